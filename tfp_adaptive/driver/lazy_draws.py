@@ -209,7 +209,7 @@ def _check_options(**options):
 
 
 def _forwards(size, key):
-  """Returns (slice with a positive step, key that turns its rows into `key`)."""
+  """Returns (slice with a positive step, key of its rows that gives `key`)."""
   if isinstance(key, slice):
     rows = range(size)[key]
     if not rows:

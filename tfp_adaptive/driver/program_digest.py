@@ -1,10 +1,11 @@
-"""Computes a digest of a traced program, equal for equal ones in any process.
+"""Computes a digest of a traced program; equal programs have equal digests.
 
   digest(node) = hash(op, attributes, digests of its inputs)
 
-The digest follows a graph from its outputs backwards. Functions count by their
-own digests, constants and captured Tensors by content. Names, devices, the
-order in which nodes were made, and nodes that no output needs do not count.
+The digest follows a graph from its outputs backwards, and is the same in any
+process. Functions count by their own digests, constants and captured Tensors by
+content. Names, devices, the order in which nodes were made, and nodes that no
+output needs do not count.
 """
 
 import collections
@@ -15,7 +16,7 @@ import tensorflow as tf
 
 __all__ = ['Program', 'describe']
 
-# Attributes that name or place a computation and do not change it.
+# Attributes that only name or place a computation.
 _NO_CONTENT = frozenset(
   ['config', 'config_proto', 'container', 'executor_type', 'shared_name']
 )
@@ -32,8 +33,8 @@ class Program(
 
   Attributes:
     digest: Hex digits, equal for equal programs.
-    contents: dict of JSON values that show how two programs differ: numbers
-      of ops, digests of the Tensors of each shape, values of numbers.
+    contents: dict of JSON values that show how two programs differ: counts of
+      ops, digests of constants by shape, and values of scalars.
     calls_python: Whether the program calls Python code, which its digest does
       not cover.
   """
@@ -46,8 +47,8 @@ def describe(concrete, ignored_ops=()):
 
   Args:
     concrete: `tf.types.experimental.ConcreteFunction`.
-    ignored_ops: Ops of the outermost function of which only the first input
-      counts. Their other inputs are the size of arrays that hold results.
+    ignored_ops: Ops of the outermost function for which only the first input
+      counts. Their other inputs are sizes of arrays that hold results.
   """
   definition = concrete.graph.as_graph_def()
   reader = _Reader(definition.library.function)
@@ -72,7 +73,7 @@ def describe(concrete, ignored_ops=()):
 
 
 class _Reader:
-  """Hashes graphs that share a library of functions; counts their contents."""
+  """Hashes graphs that share a library of functions; records their contents."""
 
   def __init__(self, functions):
     self._functions = {f.signature.name: f for f in functions}
@@ -82,14 +83,14 @@ class _Reader:
     self.num_ops = collections.Counter()
 
   def graph(self, nodes, given, wanted, ignored_ops=frozenset()):
-    """Returns the digest of `wanted` outputs of nodes.
+    """Returns the digest of the `wanted` outputs of nodes.
 
     Args:
       nodes: `NodeDef`s.
       given: dict of digests of the arguments, by name.
-      wanted: References as nodes make them: name, name:0, ^name. The order of
-        the last kind, which are side effects, does not count.
-      ignored_ops: Ops of which only the first input counts.
+      wanted: References in the form of nodes' inputs: name, name:0, ^name. The
+        order of ^name, which are side effects, does not count.
+      ignored_ops: Ops for which only the first input counts.
     """
     by_name = {node.name: node for node in nodes}
     done = dict(given)
@@ -134,7 +135,7 @@ class _Reader:
     if kind == 'list' and value.list.func:
       return _hash(*map(self._function, value.list.func))
     if kind == 's' and op in _IN_PYTHON:
-      return b''  # TensorFlow numbers Python functions; the number is left out.
+      return b''  # Leaves out the number of a Python function.
     return value.SerializeToString(deterministic=True)
 
   def _function(self, reference):
@@ -158,7 +159,7 @@ class _Reader:
     try:
       return self.array(np.asarray(value))
     except (TypeError, ValueError, NotImplementedError, tf.errors.OpError):
-      # This is the handle of a table or a data set, see `probe`.
+      # This is a handle of a table or a data set, see `probe`.
       return _hash('handle', value.dtype.name)
 
   def array(self, array):

@@ -1,9 +1,9 @@
 """Shows the progress of a run, and calls a callback.
 
-On a terminal and in a notebook progress is one line that is rewritten.
-Elsewhere it is a line every ten seconds. The stages of a run are logged by the
-logger `tfp_adaptive` at the level INFO. They go to stderr if the program has
-not set up logging.
+On a terminal and in a notebook, progress is one line that is rewritten.
+Elsewhere, a line is written every ten seconds. The logger `tfp_adaptive` logs
+the stages of a run at the level INFO. They go to stderr if the program has not
+set up logging.
 """
 
 import contextlib
@@ -81,9 +81,9 @@ _LOGGER.addHandler(_OnStderr())
 class Progress:
   """Reports steps done, acceptance, step rate and time left.
 
-  Use as a context manager; `update` after every block. On a terminal and in a
-  notebook it is a bar. Steps are counted apart in the warm-up and in sampling.
-  The bar and the time left are those of the whole run.
+  Use it as a context manager, and call `update` after every block. On a
+  terminal and in a notebook it is a bar. Steps are counted separately in the
+  warm-up and in sampling. The bar and the time left are those of the whole run.
   """
 
   def __init__(
@@ -94,8 +94,9 @@ class Progress:
     Args:
       num_steps: Number of all steps.
       reports: `Reports`.
-      is_kept: Whether the bar stays when it ends. If not, lines are written
-        only if the run is long, because a larger run reports it.
+      is_kept: Whether the bar stays when it ends. If not, it is part of a
+        larger run that reports itself, and lines are written only if it takes
+        long.
       stream: Stream to write to; `None`: stderr.
       num_discarded: Number of steps in the warm-up.
     """
@@ -124,7 +125,7 @@ class Progress:
 
   @contextlib.contextmanager
   def compiling(self):
-    """Shows on a bar how long a compilation takes, after one second."""
+    """Shows on a bar the seconds of a compilation that takes over a second."""
     if not self._is_bar:
       yield
       return
@@ -185,14 +186,14 @@ class Progress:
     return f'sampling {step - first}/{self._num_steps - first}'
 
   def _rewrite(self, line):
-    """Writes a line over the one before, cut where a terminal would wrap."""
+    """Writes a line over the previous line, cut to the terminal's width."""
     columns = shutil.get_terminal_size().columns
     line = line[: min(columns, _MOST_COLUMNS) - 1]
     self._put(f'\r{line:{self._num_written or 1}}')
     self._num_written = max(1, len(line))
 
   def _put(self, text):
-    """Writes text; stops writing if the stream fails, which ends no run."""
+    """Writes text. If the stream fails, writing stops, but not the run."""
     if not self._is_shown:
       return
     try:
@@ -203,7 +204,7 @@ class Progress:
 
 
 def _can_rewrite(stream):
-  """Returns whether a line can be rewritten, as on a terminal or a notebook."""
+  """Returns whether a line can be rewritten: a terminal or a notebook."""
   is_notebook = type(stream).__module__.startswith('ipykernel.')
   is_closed = getattr(stream, 'closed', False)
   return is_notebook or (not is_closed and stream.isatty())

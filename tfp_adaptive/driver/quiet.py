@@ -1,14 +1,15 @@
-"""Keeps messages of TensorFlow that nobody can act on off the terminal.
+"""Hides messages of TensorFlow that users cannot act on.
 
-TensorFlow logs through two channels. Python messages pass a logger, which takes
-a filter. Native messages go to the file descriptor of stderr. No setting stops
-all of them, because some come before TensorFlow reads its settings.
+TensorFlow logs through two channels. Python messages pass a logger, which
+accepts a filter. Native messages go to the file descriptor of stderr. No
+setting stops all native messages, because some come before TensorFlow reads its
+settings.
 
-Native messages describe the machine, and each comes once: while TensorFlow is
+Native messages describe the machine, and each comes once: when TensorFlow is
 imported, with its first operation, or with the first program of XLA. So this
-file does these three things with stderr led through `grep`, which also prints
-the last words of an import that is aborted. TensorFlow before 2.21 writes two
-more lines whenever a graph is frozen, see `while_freezing`.
+file does these three things while `grep` filters stderr. `grep` also prints the
+last words of an import that aborts. TensorFlow before 2.21 writes two more
+lines whenever a graph is frozen, see `while_freezing`.
 """
 
 import contextlib
@@ -34,18 +35,18 @@ _NATIVE = (
   r'|^WARNING: All log messages before absl::InitializeLog\(\)'
   r'|^To enable the following instructions: '
 )
-# NVIDIA, Windows' subsystem for Linux, AMD.
+# Device files of NVIDIA, of Windows' subsystem for Linux, and of AMD.
 _GPU_FILES = ('/dev/nvidiactl', '/dev/dxg', '/dev/kfd')
 _HAS_GPU = any(map(os.path.exists, _GPU_FILES))
 
 
 @contextlib.contextmanager
 def filtered():
-  """Drops TensorFlow's lines about the machine from what goes to stderr.
+  """Removes TensorFlow's lines about the machine from stderr.
 
   All lines are shown if the environment sets the level 0, and if there is no
-  stderr or no `grep`. With a GPU they are shown too, as some are about its
-  driver.
+  stderr or no `grep`. They are also shown with a GPU, because some lines are
+  about its driver.
   """
   grep = shutil.which('grep')
   try:
@@ -62,7 +63,7 @@ def filtered():
       [grep, '-a', '-v', '-E', _NATIVE],
       stdin=subprocess.PIPE,
       stdout=terminal,
-      start_new_session=True,  # Ctrl-C is for this process.
+      start_new_session=True,  # Ctrl-C does not reach `grep`.
     )
   except OSError:
     os.close(terminal)
@@ -75,7 +76,7 @@ def filtered():
   finally:
     os.dup2(terminal, _STDERR)
     os.close(terminal)
-    # A child of another thread may hold the pipe open for longer.
+    # A child process of another thread may keep the pipe open.
     with contextlib.suppress(subprocess.TimeoutExpired):
       reader.wait(timeout=1.0)
 
@@ -83,7 +84,7 @@ def filtered():
 def _import():
   """Imports TensorFlow and TFP, and returns TensorFlow."""
   if 'tensorflow' not in sys.modules:
-    # Level 3 shows fatal errors only. Level 2 shows errors of a driver, too.
+    # Level 3 shows only fatal errors. Level 2 also shows errors of a driver.
     os.environ.setdefault(_LEVEL, '2' if _HAS_GPU else '3')
   with filtered():
     import tensorflow as tf
@@ -92,7 +93,7 @@ def _import():
     with warnings.catch_warnings():
       if not _HAS_GPU:
         warnings.filterwarnings('ignore', 'TensorFloat-32')
-      # TFP loads this module at its first use, and warns then.
+      # `tfp.mcmc` is imported at first use, which warns.
       dir(tfp.mcmc)
   return tf
 
@@ -117,7 +118,7 @@ def while_freezing() -> contextlib.AbstractContextManager:
 
 
 def _is_for_users(record: logging.LogRecord) -> bool:
-  """Whether users can act on a message, which is not on our own retracing."""
+  """Whether users can act on a message; not if this library retraces."""
   if 'triggered tf.function retracing' not in record.getMessage():
     return True
   frame = sys._getframe()

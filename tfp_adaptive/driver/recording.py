@@ -1,4 +1,4 @@
-"""Keeps what a run records in memory, with or without a checkpoint.
+"""Keeps the records of a run in memory, with or without a checkpoint.
 
 `draws_on_disk.DrawsOnDisk` has the same methods.
 """
@@ -9,15 +9,15 @@ __all__ = ['InMemory']
 
 
 class InMemory:
-  """The records of a run, one array per leaf, filled as blocks arrive.
+  """The records of a run, one array per leaf, filled block by block.
 
-  The arrays are made once at their full length. To join blocks at the end would
-  need twice the memory, and the time of some steps.
+  The arrays are made at their full length. Joining blocks at the end would need
+  twice the memory and more time.
 
   Args:
     num_discarded: Rows of discarded steps. These have a trace, but no rows of
       the state.
-    num_results: Rows that follow the discarded ones.
+    num_results: Rows of results, which follow the discarded rows.
     num_parts: Parts of the state, which are the first leaves of a block.
     checkpoint: `Checkpoint` to which every block is saved, or `None`.
   """
@@ -51,7 +51,8 @@ class InMemory:
     for array, rows, start in zip(self._arrays, block, starts, strict=True):
       placed.append(array[start : start + len(rows)])
       placed[-1][...] = rows
-    # One statement, so that an interrupt leaves no half of a block.
+    # One statement changes all counts, so an interrupt leaves no half of a
+    # block.
     self._num_filled = [s + len(rows) for s, rows in zip(starts, block)]
     return placed
 
@@ -69,7 +70,7 @@ class InMemory:
     return make()
 
   def rows_so_far(self):
-    """Returns the results so far, flat, or `None` if there are none."""
+    """Returns the results so far as a flat list, or `None` without results."""
     if self._arrays is None or not self._num_filled[0]:
       return None
     return [
@@ -78,7 +79,7 @@ class InMemory:
     ]
 
   def columns(self):
-    """Returns (records of discarded steps, records of results), both flat."""
+    """Returns (records of discarded steps, records of results), flat lists."""
     num_results, num_parts = self._num_results, self._num_parts
     return (
       [None] * num_parts

@@ -30,13 +30,13 @@ class SampleResult(
     ],
   )
 ):
-  """The result of `sample`; arrays are numpy, on the host.
+  """The result of `sample`; arrays are numpy, in main memory.
 
-  With `draws_dir` the arrays of `states`, `trace` and `adaptation_trace` lie on
-  disk. Read slices of them: `result.states[100:200]`. `np.asarray` reads all,
-  `np.mean` and `np.any` go block by block.
+  With `draws_dir` the arrays of `states`, `trace` and `adaptation_trace` are on
+  disk. Read slices of them: `result.states[100:200]`. `np.asarray` reads all
+  draws. `np.mean` and `np.any` read them block by block.
 
-  It prints three lines: what ran, what it cost, and the worst coordinate.
+  A result prints three lines: what ran, what it cost, and the worst coordinate.
 
   Attributes:
     states: Draws, [num_results, chains..., event...] in the structure of the
@@ -45,7 +45,7 @@ class SampleResult(
       and `diverging`, if the kernel has them, are [num_results, chains...].
       Scalars of the adaptation are [num_results]. `extra` is the result of
       `trace_fn`.
-    adaptation_trace: The same for the discarded steps.
+    adaptation_trace: The trace of the discarded steps.
     final_state: Last state, Tensors.
     final_kernel_results: Last kernel results, Tensors: what was learned.
     seconds: dict of wall times `compile`, `adaptation`, `sampling`. The times
@@ -66,14 +66,14 @@ class SampleResult(
   ) -> types.DataTree:
     """Returns the draws as an ArviZ `DataTree`; several chain axes become one.
 
-    The group `posterior` has the draws. `sample_stats` has the trace by ArviZ's
-    names (`lp`, `acceptance_rate`, `accepted`, `diverging`), and those parts of
-    `extra` that have a number for each chain. Attributes give kernel, steps and
-    seconds. Draws on disk stay there until they are used.
+    The group `posterior` has the draws. `sample_stats` has the trace with
+    ArviZ's names (`lp`, `acceptance_rate`, `accepted`, `diverging`), and those
+    parts of `extra` that have a number for each chain. Attributes give kernel,
+    steps and seconds. Draws on disk are read only when they are used.
 
     Args:
       names: Names of the parts of the state, in the order of `tf.nest.flatten`,
-        or a str if there is one part. Default: keys of a dict, fields of a
+        or a str if there is one part. `None`: keys of a dict, fields of a
         namedtuple, else `x`, or `x0`, `x1`, ...
 
     Raises:
@@ -165,7 +165,7 @@ def describe_plan(kernel, plan):
 
 
 def describe_run(kernel, plan, results, worst, worst_of_every):
-  """Returns the dict `run` of a `SampleResult`: plain numbers and words.
+  """Returns the dict `run` of a `SampleResult`: plain numbers and strings.
 
   Args:
     kernel: The kernel.
@@ -185,7 +185,7 @@ def describe_run(kernel, plan, results, worst, worst_of_every):
 
 
 def attributes(run):
-  """Returns the attributes of a `DataTree` of a run, a dict.
+  """Returns the attributes of a run's `DataTree`, a dict.
 
   Args:
     run: Result of `describe_plan` or `describe_run`.

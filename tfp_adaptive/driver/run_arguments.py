@@ -22,7 +22,7 @@ def check(
   """Refuses arguments that `tfpa.sample` does not allow, see also `calling`.
 
   Args:
-    kernel: As for `tfpa.sample`, like all others.
+    kernel: As for `tfpa.sample`, like all arguments.
     init_state: Tensors, or values that convert to Tensors.
     num_results: At least 1.
     num_burnin_steps: At least 0.
@@ -52,7 +52,7 @@ def check(
 
 
 def check_folders(checkpoint_dir, draws_dir):
-  """Refuses a `draws_dir` that is no path, and two folders at once."""
+  """Refuses a `draws_dir` that is not a path, and two folders at once."""
   if draws_dir is not None and checkpoint_dir is not None:
     raise ValueError(
       'A run with `draws_dir` resumes from that folder. Leave out '

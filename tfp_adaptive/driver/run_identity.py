@@ -1,7 +1,7 @@
-"""Describes a run so that it can be told from another: the identity of a run.
+"""Describes a run so that another run can be recognized: its identity.
 
 Digests of programs cover graphs and their constants. A digest of Python code
-covers code that a graph calls. Numbers of the target at fixed points, see
+covers the code that a graph calls. Values of the target at fixed points, see
 `probe`, cover all that programs and code read from outside while they run.
 """
 
@@ -22,7 +22,7 @@ from tfp_adaptive.driver import program_digest
 
 __all__ = ['describe', 'differences', 'versions']
 
-# Entries that `differences` describes in its own words.
+# Entries that `differences` describes in words of its own.
 _IN_WORDS = (
   'settings',
   'start',
@@ -38,21 +38,21 @@ _LONGEST = 80
 
 
 def describe(kernel, plan, seed, jit_compile, state, recorded, trace_fn, step):
-  """Returns dict of JSON values that must agree for a run to be resumed.
+  """Returns dict of JSON values that must be equal for a run to be resumed.
 
   Args:
     kernel: The kernel.
-    plan: namedtuple of the counts of steps.
-    seed: Two words.
+    plan: namedtuple of counts of steps.
+    seed: Two ints.
     jit_compile: Whether XLA compiles the steps, which changes their rounding.
     state: The start, a structure of Tensors.
-    recorded: What a step records, a structure of Tensors.
+    recorded: The values that a step records, a structure of Tensors.
     trace_fn: The user's function whose result is recorded, or `None`.
     step: The `Program` of the steps.
   """
   bootstrap, start = _traced_bootstrap(kernel, state)
   code = None
-  # The digest is taken before any evaluation, as Python code may count calls.
+  # The digest comes before any evaluation, because Python code may count calls.
   if step.calls_python or start is None or start.calls_python:
     code = code_digest.digest([_parameters(kernel), trace_fn])
   fits = block_fits.code(kernel)
@@ -90,7 +90,7 @@ def differences(saved, wanted):
   ):
     one, two = saved.get(key) or {}, wanted[key] or {}
     if one.get('digest') != two.get('digest'):
-      # A difference that has a name needs no details.
+      # If another difference is named, details are not needed.
       programs.append(name + ('' if found else _details(one, two)))
   if saved.get('python_code') != wanted.get('python_code'):
     programs.append(
@@ -100,7 +100,7 @@ def differences(saved, wanted):
   if saved.get('fits') != wanted.get('fits'):
     programs.append('the code that fits the map of the kernel (`fits`)')
   if not found and not programs and 'readings' in saved:
-    # The digests are equal: the change lies outside the programs.
+    # The digests are equal, so the change is outside of the programs.
     words = probe.differences(saved['readings'], wanted['readings'])
     if words:
       return [f'the target, or what it reads while it runs: {words}']
@@ -108,7 +108,7 @@ def differences(saved, wanted):
 
 
 def _details(saved, wanted):
-  """Returns words on the contents in which two programs differ, or ''."""
+  """Returns words on how the contents of two programs differ, or ''."""
   saved, wanted = saved.get('contents', {}), wanted.get('contents', {})
   gone = sorted(set(saved.get('numbers', ())) - set(wanted.get('numbers', ())))
   new = sorted(set(wanted.get('numbers', ())) - set(saved.get('numbers', ())))
@@ -143,10 +143,10 @@ def _list(names):
 
 
 def _traced_bootstrap(kernel, state):
-  """Returns the function of the start and its `Program`.
+  """Returns the function of the start and the function's `Program`.
 
   The program is `None` if the function cannot be traced, for example because
-  the kernel reads Tensors as numbers.
+  the kernel needs the values of Tensors.
   """
   try:
     traced = tf.function(kernel.bootstrap_results, autograph=False)
@@ -158,7 +158,7 @@ def _traced_bootstrap(kernel, state):
 
 
 def _readings(bootstrap, trace_fn, state):
-  """Returns the reading of the target and of the results of `trace_fn`."""
+  """Returns the reading of the target and of `trace_fn`'s results."""
 
   def evaluate(at):
     results = bootstrap(at)
@@ -174,7 +174,7 @@ def _readings(bootstrap, trace_fn, state):
 
 
 def _gradients(bootstrap, state):
-  """Returns gradients of a target that its kernel does not need, by name."""
+  """Returns the target's gradients, by name, for a kernel that uses none."""
   parts = tf.nest.map_structure(tf.identity, state)
   try:
     with tf.GradientTape() as tape:
@@ -194,7 +194,7 @@ def _digest(part):
 
 
 def versions():
-  """Returns the versions on which a run's draws depend, dict of strings."""
+  """Returns the versions that can change a run's draws, dict of strings."""
   return dict(
     numpy=np.__version__,
     tensorflow=tf.__version__,
@@ -212,12 +212,12 @@ def _shapes(leaves):
 
 
 def _settings(kernel):
-  """Returns {'Class.parameter': repr} of numbers and texts of all kernels."""
+  """Returns {'Class.parameter': repr} of numbers and strings of all kernels."""
   settings = {}
   for k in stack.kernels(kernel):
     for name, value in getattr(k, 'parameters', {}).items():
       for path, scalar in _scalars(value, f'{type(k).__name__}.{name}'):
-        # Another kernel of the same class has this path.
+        # Another kernel of the same class may have this path.
         while path in settings:
           path += "'"
         settings[path] = repr(scalar)

@@ -1,7 +1,7 @@
 """`tfpa.sample`: adapts a kernel, then records draws, in compiled blocks.
 
-`blocks.py` compiles a block, `recording.py` or `draws_on_disk.py` keeps what it
-recorded, and `diagnosis.py` warns.
+`blocks.py` compiles a block, `recording.py` or `draws_on_disk.py` keeps its
+records, and `diagnosis.py` warns.
 """
 
 import collections
@@ -41,8 +41,8 @@ __all__ = ['Cut', 'sample', 'sample_more', 'sample_until']
 
 _MAX_BLOCK_BYTES = 2**26
 _MAX_BLOCK_STEPS = 1000
-# A run with a time limit begins with a block of few steps. Later blocks take at
-# most this share of the time that is left.
+# A run with a time limit begins with a block of few steps. Each later block
+# takes at most this share of the remaining time.
 _FIRST_STEPS, _SHARE_OF_TIME = 4, 0.25
 
 
@@ -50,13 +50,13 @@ class Cut(Exception):
   """A run that `sample_until` stopped between two blocks of steps.
 
   Attributes:
-    states: Draws so far, [n, chains..., event...]; if there are none, the state
-      that was reached, [1, chains..., event...].
-    trace: dict of what was recorded with the states.
+    states: Draws so far, [n, chains..., event...]. Without draws: the last
+      state, [1, chains..., event...].
+    trace: dict of the records that belong to `states`.
     final_state: Last state of the chains.
     final_kernel_results: Last kernel results.
     step: Number of steps that were taken.
-    by_user: Whether Ctrl-C stopped the run, not the time limit.
+    by_user: Whether Ctrl-C stopped the run, and not the time limit.
   """
 
   def __init__(self, recorded, state, results, step, by_user):
@@ -84,38 +84,39 @@ def sample(
   """Adapts, then samples, with progress, checkpoints and a lean trace.
 
   The first max(num_adaptation_steps of the kernel, num_burnin_steps) steps are
-  discarded. Steps run in compiled blocks of one program. Step t draws from
-  `fold_in(seed, t)`, so all block sizes give bit-identical draws, and so does a
-  run that was stopped and resumed.
+  discarded. Steps run in compiled blocks of one program. Step t uses the seed
+  `fold_in(seed, t)`, so draws are bit-identical for all block sizes, and after
+  a run was stopped and resumed.
 
   Args:
-    kernel: Any `tfp.mcmc.TransitionKernel`. It is compiled once, so make a new
-      kernel if the target reads Python values that change.
+    kernel: Any `tfp.mcmc.TransitionKernel`. It is compiled once. If the target
+      reads Python values that change, make a new kernel.
     init_state: Tensor or structure of Tensors, [chains..., event...].
     num_results: Draws to return per chain, a positive int.
     num_burnin_steps: Steps to discard, adapting steps included.
-    num_steps_between_results: Steps thinned out between two draws.
+    num_steps_between_results: Number of steps left out between two draws.
     seed: Int, pair of ints or [2] int Tensor. `None` is refused, because a run
       must be repeatable.
-    block_size: Results per block; chosen from the size of a draw by default.
+    block_size: Results per block. `None`: chosen by the size of a draw.
     trace_fn: Function of (state, kernel_results). Its result is recorded as
-      `extra` beside the default trace.
-    jit_compile: Whether XLA compiles the steps. On a CPU a density that factors
-      matrices can be many times as fast without XLA.
+      `extra`, in addition to the default trace.
+    jit_compile: Whether XLA compiles the steps. On a CPU, a density that
+      factors matrices can be many times faster without XLA.
     progress: Whether to show progress: a bar on a terminal or in a notebook,
-      else lines.
+      otherwise lines.
     checkpoint_dir: Folder to which every finished block is written, or `None`.
-      The same call resumes from it. Another target, data, start, setting or
-      version is refused. One run at a time writes to it.
-    draws_dir: Folder, empty or of this same run, to which draws and trace go
-      block by block instead of staying in memory; or `None`. The result reads
-      slices of them, and `draws.zarr` in the folder is an ArviZ tree. The same
-      call resumes from it with the same block size. Needs `zarr`.
+      The same call resumes from it, but not if target, data, start, a setting
+      or a version has changed. Only one run at a time can write to it.
+    draws_dir: Folder to which draws and trace are written block by block
+      instead of kept in memory, or `None`. It must be empty, or belong to this
+      run. The result reads slices of the draws, and `draws.zarr` in the folder
+      is an ArviZ tree. The same call with the same block size resumes from it.
+      Needs `zarr`.
     devices: Names of devices, one for each shard of the chains, such as
-      `['/GPU:0', '/GPU:1']`; `'all'` for all devices; or `None`, one shard
-      where TensorFlow puts it. Shards share what they learn, at first after
-      every step, later after up to 256 steps. Draws depend on the number of
-      shards, not on their devices, so a name may occur twice. A traced value
+      `['/GPU:0', '/GPU:1']`; `'all'` for all devices; or `None` for one shard
+      on TensorFlow's default device. Shards share what they learn, at first
+      after every step, later after up to 256 steps. Draws depend on the number
+      of shards, not on their devices, so a name may occur twice. A traced value
       without a chain axis is computed by every shard. The mean is recorded; for
       integers, the value of the first shard.
 
@@ -125,18 +126,18 @@ def sample(
   Warns:
     UserWarning: If a chain never moved, proposals diverged, or the adaptation
       has not settled. With at least 100 draws, also if R-hat is above 1.01 or
-      the bulk or tail ESS is below 400. For 256 chains or more R-hat is nested,
-      over groups of chains that began alike, so chains may be short. No
+      the bulk or tail ESS is below 400. With 256 chains or more, R-hat is
+      nested, over groups of chains that began alike, so chains may be short. No
       warning does not mean that the chains have converged.
 
   Raises:
-    TypeError: If `kernel` is no transition kernel, or the state has no
+    TypeError: If `kernel` is not a transition kernel, or the state has no
       floating dtype.
     ValueError: If a start has no finite log density, if a count is not
       allowed, if the target cannot be compiled, or if `checkpoint_dir` or
       `draws_dir` is damaged, belongs to another run, or is on a full disk.
-    RuntimeError: If another run writes to a folder, if no run can, or if the
-      process was forked after TensorFlow had run.
+    RuntimeError: If another run writes to a folder, if no run can write there,
+      or if the process was forked after TensorFlow had run.
     ImportError: If `draws_dir` is given and `zarr` is missing.
 
   Example:
@@ -179,15 +180,15 @@ def sample_until(  # noqa: D417
   draws_dir=None,
   devices=None,
 ):
-  """Does what `sample` does, but stops when no time is left.
+  """Does what `sample` does, but stops when time is up.
 
   Args:
     seconds_left: Function that returns how many seconds are left. `None` sets
       no limit.
-    kernel: Same as for `sample`, like all other arguments.
+    kernel: As for `sample`, like all other arguments.
 
   Raises:
-    Cut: If no time is left, or after Ctrl-C, with `seconds_left`.
+    Cut: If time is up, or after Ctrl-C, if `seconds_left` is given.
   """
   run_arguments.check(
     kernel,
@@ -252,15 +253,15 @@ def sample_more(
   jit_compile=True,
   reports=progress_lib.SILENT,
 ):
-  """Continues chains of `sample` from their last state, without discards.
+  """Continues chains of `sample` from their last state; discards no steps.
 
   Args:
-    kernel: The kernel, whose adaptation has ended.
+    kernel: The kernel; its adaptation has ended.
     state: Last state of the chains.
     results: Last kernel results.
     num_results: As for `sample`.
     num_steps_between_results: As for `sample`.
-    seed: Another seed than before, because otherwise the noise repeats.
+    seed: A seed that was not used before, because otherwise the noise repeats.
     block_size: The same size as before, because otherwise the kernel is
       compiled again.
     jit_compile: As for `sample`.
@@ -291,7 +292,7 @@ class _Plan(
     defaults=(1,),
   )
 ):
-  """Which steps are discarded and which are recorded."""
+  """Counts of the steps that are discarded and recorded."""
 
   @property
   def num_steps(self):
@@ -303,7 +304,7 @@ class _Plan(
     Args:
       step: Steps taken so far.
       block_size: Most results of a block.
-      fit_steps: Steps at which a block has to end.
+      fit_steps: Steps at which a block must end.
     """
     if step < self.num_discarded:
       if self.num_shards > 1:
@@ -377,17 +378,17 @@ def _run_blocks(
       leaves = tf.nest.flatten((state, results), expand_composites=True)
       kept.save(leaves, step, block, seconds)
       progress.update(step, phase, diagnosis.accept_rate(structure, block))
-      # The next block needs the memory of this one.
+      # Memory of this block is released before the next block.
       del block, recorded
   return _join(kernel, plan, structure, kept, state, results, seconds)
 
 
 class _OutOfTime(Exception):
-  """No time is left."""
+  """Time is up."""
 
 
 class _Pace:
-  """Chooses the number of steps in a block, so that a run ends in time."""
+  """Chooses the number of steps in each block, so that a run ends in time."""
 
   def __init__(self, seconds_left=None):
     self._seconds_left = seconds_left
@@ -398,12 +399,12 @@ class _Pace:
     return self._seconds_left is not None and np.isfinite(self._seconds_left())
 
   def check(self):
-    """Raises `_OutOfTime` if no time is left."""
+    """Raises `_OutOfTime` if time is up."""
     if self._is_limited and self._seconds_left() <= 0.0:
       raise _OutOfTime
 
   def rows(self, num_rows, steps_per_row):
-    """Returns how many of `num_rows` rows to take; raises as `check` does."""
+    """Returns how many of `num_rows` rows to run; raises like `check`."""
     if not self._is_limited:
       return num_rows
     self.check()
@@ -413,12 +414,15 @@ class _Pace:
     return int(np.clip(steps // steps_per_row, 1, num_rows))
 
   def took(self, num_steps, seconds):
-    """Remembers the seconds that a step takes."""
+    """Records the seconds of a step."""
     self._seconds_per_step = max(seconds, 1e-6) / num_steps
 
   @contextlib.contextmanager
   def interrupts(self, cut):
-    """Raises `cut(by_user)` at the end of the time and after Ctrl-C."""
+    """Raises `cut(by_user)` when time is up or after Ctrl-C.
+
+    Without `seconds_left`, Ctrl-C is raised again.
+    """
     try:
       yield
     except (KeyboardInterrupt, _OutOfTime) as error:
@@ -428,7 +432,7 @@ class _Pace:
 
 
 def _recorded(kernel, structure, kept, state, results):
-  """Returns draws and trace so far; without draws, the state and its trace."""
+  """Returns draws and trace so far; without draws, the last state."""
   rows = kept.rows_so_far()
   if rows is not None:
     return tf.nest.pack_sequence_as(structure, rows)
@@ -439,8 +443,7 @@ def _recorded(kernel, structure, kept, state, results):
 def _rows(recorded, phase, num_rows):
   """Returns the rows of a block, flat; discarded steps keep no states.
 
-  The rows are views of the program's output. They are copied once, into the
-  place where they are kept.
+  The rows are views of the program's output. They are copied only once.
   """
   states, trace = (
     [np.asarray(leaf)[:num_rows] for leaf in tf.nest.flatten(part)]
@@ -450,7 +453,7 @@ def _rows(recorded, phase, num_rows):
 
 
 def _loaded(kept, state, results):
-  """Returns state, results, step and seconds from which a run continues."""
+  """Returns state, results, step and seconds from which a run resumes."""
   loaded = kept.load()
   if not loaded:
     return state, results, 0, dict(compile=0.0, adapt=0.0, sample=0.0)
@@ -464,7 +467,7 @@ def _loaded(kept, state, results):
 
 
 def _kept(kernel, plan, structure, block_size, folders, identity):
-  """Returns the object that keeps what the run records."""
+  """Returns the object that keeps the records of the run."""
   if folders.draws_dir is not None:
     run = describe_plan(kernel, plan)
     return draws_on_disk.DrawsOnDisk(
@@ -519,10 +522,11 @@ def _join(kernel, plan, structure, kept, state, results, seconds):
 _KNOWN = known_programs.Known()
 
 
-# Few are kept: a program takes some megabytes and holds its target's data.
+# Only few are kept, because each takes some megabytes and holds the target's
+# data.
 @functools.lru_cache(maxsize=2)
 def _program(kernel, extra_fn, block_size, jit_compile):
-  """Returns the compiled block; repeats of a run compile once."""
+  """Returns the compiled block; a repeated run does not compile again."""
   trace = _trace_fn(kernel, extra_fn)
   return blocks.build(
     kernel, lambda s, r: (s, trace(s, r)), block_size, jit_compile, _KNOWN

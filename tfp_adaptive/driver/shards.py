@@ -1,13 +1,13 @@
 """Divides chains into shards on devices, and merges what the shards learn.
 
 The chains of a run are divided evenly, by their first axis. A shard runs the
-same compiled block as all chains would, on its device. Each device has its own
-thread; shards on one device run one after the other.
+block that all chains would run, on its device. Each device has its own thread.
+Shards on the same device run one after another.
 
-What shards have learned is merged by the rules of `core/merging.py`. At first
-they merge after every step, because the noise of its few chains would lead a
-single shard astray. Later they merge after blocks that grow with the step.
-After the adaptation nothing is sent between devices.
+What shards have learned is merged by the rules of `core/merging.py`: at first
+after every step, because the noise of a shard's few chains would mislead its
+adaptation, later at growing intervals. After the adaptation, devices exchange
+nothing.
 
 Draws depend on the number of shards, not on where they run.
 """
@@ -23,12 +23,12 @@ from tfp_adaptive.core import stack
 __all__ = ['Sharded', 'device_names', 'next_merge']
 
 _LONGEST_INTERVAL = 256  # Most steps between two merges.
-_GROWTH = 4  # After n steps the next merge comes after n / 4 more, at least 1.
+_GROWTH = 4  # After n steps, the next merge is n / 4 steps later, at least 1.
 _SALT = 1_000_003  # Separates the seeds of shards from the seeds of steps.
 
 
 def device_names(devices):
-  """Returns the names of the devices of all shards, a list, or `None`.
+  """Returns the names of the devices of all shards as a list, or `None`.
 
   Args:
     devices: As for `tfpa.sample`.
@@ -74,13 +74,13 @@ def next_merge(step):
 class Sharded:
   """A `blocks.Block` whose chains are divided among devices.
 
-  Its methods take and return the same as those of the block of all chains.
+  Its methods have the arguments and results of those of the undivided block.
   """
 
   def __init__(
     self, kernel, program, devices, num_adapting, block_size, structure
   ):
-    """Finds which axis of each result counts chains.
+    """Finds the chain axis of each result.
 
     Args:
       kernel: The kernel.
@@ -110,7 +110,7 @@ class Sharded:
     return self._program.describe(*part, seed, *counts)
 
   def run(self, state, results, seed, first_step, num_results, thin):
-    """Runs a block of every shard; what adapted is merged at its end."""
+    """Runs a block on every shard; at its end, merges what was learned."""
     counts = int(first_step), int(num_results), int(thin)
     parts, seeds = self._parts(state, results), self._seeds(seed)
     outcomes = [None] * len(parts)
@@ -122,12 +122,12 @@ class Sharded:
             outcomes[shard] = self._run_one(*part, seeds[shard], *counts)
 
     with concurrent.futures.ThreadPoolExecutor() as pool:
-      # Making a list raises the error of a thread.
+      # `list` raises the error of a thread.
       list(pool.map(run_on, dict.fromkeys(self._devices)))
     return self._joined(outcomes, results, counts[0] < self._num_adapting)
 
   def _run_one(self, state, results, seed, first_step, num_results, thin):
-    """Runs one shard, in blocks that the program can hold."""
+    """Runs one shard, in blocks that fit the program."""
     state, results, seed = tf.nest.map_structure(
       tf.identity, (state, results, seed)
     )
@@ -158,7 +158,7 @@ class Sharded:
     )
 
   def _split(self, structure, axes):
-    """Returns the structure of every shard; the axis -1 means no chain axis."""
+    """Returns the structure for every shard; axis -1 means no chain axis."""
     count = len(self._devices)
     leaves = [
       [leaf] * count if axis < 0 or count == 1 else tf.split(leaf, count, axis)
@@ -192,7 +192,7 @@ class Sharded:
 
 
 def _concatenated(parts, axes, shared):
-  """Returns all chains' structure; `shared` has leaves without a chain axis."""
+  """Returns the structure for all chains; other leaves are from `shared`."""
   return tf.nest.map_structure(
     lambda axis, of_all, *leaves: (
       of_all if axis < 0 else tf.concat(leaves, axis)
@@ -208,7 +208,7 @@ def _chain_axis(leaf, of_part):
 
 
 def _axis(of_part, of_all, offset):
-  """Returns the axis that is shorter in a shard, plus an offset; -1: none."""
+  """Returns the axis that is shorter in a shard, plus an offset; or -1."""
   pairs = zip(of_part.as_list(), of_all.as_list(), strict=True)
   differing = [
     axis for axis, (part, whole) in enumerate(pairs) if part != whole

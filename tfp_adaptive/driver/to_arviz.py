@@ -1,7 +1,7 @@
 """Turns draws into ArviZ's form: a `DataTree`, by name, chains first.
 
-Names in sample_stats follow ArviZ's schema,
-https://python.arviz.org/en/stable/schema/schema.html, if it has a name.
+Quantities in ArviZ's schema have its names, see
+https://python.arviz.org/en/stable/schema/schema.html.
 """
 
 import arviz_base
@@ -33,14 +33,14 @@ def variables(states, num_chain_dims, names=None):
   """Returns dict of name -> [chains, draws, event...].
 
   Args:
-    states: Arrays [draws, chains..., event...], a structure of them.
-    num_chain_dims: Number of dimensions that are chains; they become one.
+    states: Arrays [draws, chains..., event...], or a structure of arrays.
+    num_chain_dims: Number of chain axes, which become a single axis.
     names: Names of the parts, in the order of `tf.nest.flatten`, or a str for
       one part. `None`: names of the structure, see `state_parts.names`.
 
   Raises:
-    ValueError: If the number of names is not that of the parts, or if names are
-      equal or not allowed.
+    ValueError: If there are not as many names as parts, or if names are equal
+      or not allowed.
   """
   return {
     name: _chains_first(part, num_chain_dims)
@@ -49,7 +49,7 @@ def variables(states, num_chain_dims, names=None):
 
 
 def checked_names(states, names=None):
-  """Returns the names of all parts as in `variables`, or refuses them."""
+  """Returns the names of all parts, or refuses them, see `variables`."""
   num_parts = len(tf.nest.flatten(states))
   found = state_parts.names(states) if names is None else names
   found = [found] if isinstance(found, str) else list(found)
@@ -66,8 +66,8 @@ def checked_names(states, names=None):
 def allowed_names(structure, names=None):
   """Returns the names of all parts, changed if ArviZ does not allow them.
 
-  `chain`, a dimension's name, becomes `chain_`, and a/b becomes a_b. More `_`
-  are added if another part has that name.
+  `chain`, a dimension's name, becomes `chain_`, and a/b becomes a_b. `_` is
+  added again while another part has that name.
   """
   found = state_parts.names(structure) if names is None else names
   taken = {*_TAKEN, *(name for name in found if are_names([name]))}
@@ -83,7 +83,7 @@ def allowed_names(structure, names=None):
 
 
 def are_names(found):
-  """Returns whether all names differ and are allowed as variables' names."""
+  """Returns whether all names differ and ArviZ allows them for variables."""
   return len(set(found)) == len(found) and all(
     isinstance(n, str) and n not in _TAKEN and n and '/' not in n for n in found
   )
@@ -94,8 +94,8 @@ def sample_stats(trace, log_prob_name='lp'):
 
   The names are `lp`, `acceptance_rate` (min(1, e^ratio) of each proposal),
   `accepted`, `diverging`. A scalar of a draw is repeated for all chains. Parts
-  of `extra` with a number for each chain are included, as `extra_...` if their
-  name is taken.
+  of `extra` with a number for each chain are included. If their name is taken,
+  they are called `extra_...`.
 
   Args:
     trace: As in `SampleResult`, with `target_log_prob`.
@@ -121,7 +121,7 @@ def tree(groups, attributes, coords=None, dims=None):
 
   Args:
     groups: dict of group -> dict of name -> array.
-    attributes: dict of numbers and words; values `None` are left out.
+    attributes: dict of numbers and strings. `None` values are left out.
     coords: dict of dimension -> its labels.
     dims: dict of name -> names of its dimensions, without chain and draw.
   """
@@ -137,7 +137,7 @@ def tree(groups, attributes, coords=None, dims=None):
 
 
 def opened(states, attributes, names=None):
-  """Returns the `DataTree` of draws on disk, which are read when used.
+  """Returns the `DataTree` of draws on disk, which are read only when used.
 
   Args:
     states: Structure of `LazyDraws`.
@@ -148,7 +148,7 @@ def opened(states, attributes, names=None):
     ValueError: If `names` do not fit.
   """
   folder = tf.nest.flatten(states)[0].folder
-  # `chunks=None` keeps dask out, so that arrays are numpy's as in `tree`.
+  # `chunks=None` avoids dask, so that arrays are numpy arrays as in `tree`.
   made = xarray.open_datatree(folder, engine='zarr', chunks=None)
   groups = {name: made[name].to_dataset() for name in _GROUPS}
   renamed = {}
@@ -179,7 +179,7 @@ def described(attributes):
 
 
 def _columns(trace):
-  """Returns dict of name -> array, with the user's `extra` by name."""
+  """Returns dict of name -> array; `extra` of the user is split by name."""
   columns = {name: rows for name, rows in trace.items() if name != 'extra'}
   if 'extra' in trace:
     extra = trace['extra']

@@ -1,7 +1,7 @@
 """Makes, opens and writes arrays of draws in Zarr, by blocks of rows.
 
-A block is one file of each array, a shard of Zarr. It is cut into chunks, which
-are groups of coordinates. Each group can be read without the others.
+A block is one file of each array, a shard in Zarr's words. It consists of
+chunks, which are groups of coordinates. Each group can be read alone.
 """
 
 import math
@@ -21,13 +21,13 @@ __all__ = [
 ]
 
 _COORDINATE_ROWS = 2**20
-# Chunks of zeros are written too, because a file that was never written looks
-# like a lost one.
+# Chunks of zeros are written too, because otherwise their files would be
+# missing, as if lost.
 _CONFIG = {'array.write_empty_chunks': True}
 
 
 class Damaged(ValueError):
-  """Says why an array cannot be opened."""
+  """The message says why an array cannot be opened."""
 
 
 def check_installed():
@@ -52,8 +52,8 @@ def make_group(folder, attributes=None):
 def consolidate(folder):
   """Writes all metadata of a group to one file, so that it opens faster."""
   with warnings.catch_warnings():
-    # Zarr 3 warns that other readers may not use this file. They then read
-    # the metadata of each array.
+    # Zarr 3 warns that some readers may not use this file. Such readers use the
+    # metadata of each array.
     warnings.simplefilter('ignore', UserWarning)
     _zarr().consolidate_metadata(_zarr().storage.LocalStore(folder))
 
@@ -76,7 +76,7 @@ class BlockArray:
 
   @classmethod
   def make(cls, folder, shape, dtype, block_size, dims=None):
-    """Makes an empty array, with the coordinates of its dimensions beside it.
+    """Makes an array without rows, and the coordinates of its dimensions.
 
     Args:
       folder: Path; its last part is the name of the array.
@@ -101,7 +101,7 @@ class BlockArray:
       dtype=dtype,
       chunks=chunk,
       shards=None if file == chunk else file,
-      # NaN shows rows of blocks that the run has not reached.
+      # Rows of blocks that the run has not reached are NaN.
       fill_value=dtype.type(np.nan if dtype.kind in 'fc' else 0),
       dimension_names=names,
     )
@@ -132,11 +132,11 @@ class BlockArray:
     return self.array.chunks
 
   def __getitem__(self, where):
-    """Returns the numpy array for slices, one for each of the first axes.
+    """Returns the numpy array for slices, one for each leading axis.
 
     Raises:
-      OSError: If a file of these rows is missing. Zarr would return fill values
-        instead.
+      OSError: If a file of these rows is missing. Zarr itself would return fill
+        values.
     """
     rows = range(self.shape[self._axis])[where[self._axis]]
     if rows:
@@ -147,7 +147,7 @@ class BlockArray:
     return np.asarray(self.array[where])
 
   def file(self, number):
-    """Returns the path of the file of a block."""
+    """Returns the path of a block's file."""
     place = [0] * len(self.array.shape)
     place[self._axis] = number
     return self._folder / self.array.metadata.encode_chunk_key(tuple(place))
@@ -163,7 +163,7 @@ class BlockArray:
       OSError: If the block cannot be written.
     """
     path, start = self.file(number), number * self._block_size
-    # A run that was killed may have left half a file.
+    # A run that was killed may have left a part of the file.
     path.unlink(missing_ok=True)
     where = (slice(start, start + rows.shape[self._axis]),)
     self.array[(slice(None),) * self._axis + where] = rows
@@ -191,9 +191,9 @@ def _make(folder, **options):
     return _zarr().create_array(
       folder,
       zarr_format=3,
-      # The checksum shows damaged draws when they are read.
+      # The checksum detects damaged draws when they are read.
       compressors=codecs.ZstdCodec(level=1, checksum=True),
-      # One folder for an array, not one for every block.
+      # An array has one folder, not one for every block.
       chunk_key_encoding=dict(name='default', separator='.'),
       overwrite=True,
       **options,
@@ -205,7 +205,7 @@ def _widths(shape):
 
   A chunk has as many coordinates as `convergence.MOST_AT_ONCE` allows for all
   chains and draws. The last axes are filled first, so that coordinates of a
-  chunk are adjacent in the flat order.
+  chunk are adjacent in flat order.
 
   Args:
     shape: [chains, draws, event...].
@@ -214,7 +214,7 @@ def _widths(shape):
   widths = []
   for size in reversed(shape[2:]):
     size = max(1, size)
-    # Chunks have about equal widths, because Zarr pads the last one.
+    # Chunks have about equal widths, because Zarr pads the last chunk.
     width = -(-size // -(-size // min(size, most)))
     widths.insert(0, width)
     most = most // width if width == size else 1
