@@ -23,11 +23,11 @@ def frozen(
 ) -> tfp.mcmc.TransitionKernel:
   """Returns the learned sampler as a fixed kernel.
 
-  Wrappers that adapt, also the step size, are taken off. What they learned
-  becomes the constants of the kernel inside. The fixed kernel needs no
   Wrappers that adapt are removed, also those of the step size. What they
   learned becomes constants of the inner kernel. The fixed kernel needs no
   adaptation steps and leaves the target invariant from its first step.
+
+  Args:
     kernel: The kernel that adapted.
     results: Its kernel results, for example `result.final_kernel_results`.
 

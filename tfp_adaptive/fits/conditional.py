@@ -1,23 +1,23 @@
 """Fits conditional Gaussians to pairs of a state and a score, by regression.
 
 Pairs are standardized: x has mean 0, and x and g have equal variances. If the
-other coordinates are Gaussian given the drivers, row j of the score is
+other coordinates are Gaussian given the drivers, row j of the score is exactly
 
   g_j = sum_t exp(b_t.u) (h_tj + H_tj u - (P_t x)_j) + u^T Q_j u
 
-without noise. For given exponents this is a linear least-squares problem for
-each j. Pairs are weighted by 1 / P_jj(u) in rounds, and by less where the row
-does not hold.
+with coefficients h, H, P and Q. For given exponents this is a linear
+least-squares problem for each j. In each of several rounds, pairs are weighted
+by 1 / P_jj(u). Pairs for which the equation does not hold get less weight.
 
-If the drivers explain little of a row, noise is most of h. An example is a row
-that follows coordinates which are no drivers. States then help to find h. With
+If the drivers explain little of a row, h is mostly noise. An example is a row
+that follows coordinates which are not drivers. States then help to find h. Let
 
   e_j = (g - h(u) - H(u) u + P x)_j / sqrt(P_jj),
-  y_j = (P x - h(u) - H(u) u)_j / sqrt(P_jj),
+  a_j = (P x - h(u) - H(u) u)_j / sqrt(P_jj).
 
-both have mean 0 and no correlation, y has variance 1, and e has variance v. The
-best h and H minimize the mean of e^2 / v + y^2. This is the regression of
-P x + g / (1 + v). For exact scores v = 0, and it is the regression above.
+e and a have mean 0 and no correlation, a has variance 1, and e has variance v.
+The best h and H minimize the mean of e^2 / v + a^2, which is the regression of
+P x + g / (1 + v). For exact scores v = 0, and this is the regression above.
 """
 
 from typing import NamedTuple
@@ -31,16 +31,16 @@ from tfp_adaptive.fits import pairs as pairs_lib
 
 __all__ = ['Fitted', 'Params', 'fit', 'in_units', 'regress', 'start']
 
-_NUM_ROUNDS = 3  # Regressions; each gives the weights of the next one.
+_NUM_ROUNDS = 3  # Each regression gives the weights of the next.
 _RIDGE = 1e-6  # Added to the unit diagonal of normal equations.
-# A pair in a narrow region has a leverage (P x)^2 / P of a million. Without a
-# bound, rounding would hide all other pairs.
+# A pair in a narrow region has a leverage (P x)^2 / P of a million. Without
+# this bound, its rounding would hide all other pairs.
 _LARGEST_LEVERAGE = 100.0
 _FLOOR = 1e-6  # Smallest precision, in units of its typical size.
 
 
 class Params(NamedTuple):
-  """A conditional Gaussian: a `Natural` of y = C z, and C.
+  """A conditional Gaussian: a `Natural` with the argument y = C z, and C.
 
   C is [d, d], lower triangular, or [d], the diagonal of a diagonal matrix.
   """
@@ -49,7 +49,7 @@ class Params(NamedTuple):
   factor: np.ndarray
 
   def forward(self, rows):
-    """Returns x of z [n, d], log |det|, and scores of x -> scores of z."""
+    """Returns x of z [n, d], log |det|, and a function: scores of x -> of z."""
     is_diagonal, factor = self.factor.ndim == 1, self.factor
     mapped, log_det, pull = natural_lib.pulled_back(
       self.natural, rows * factor if is_diagonal else rows @ factor.T
@@ -75,7 +75,7 @@ class Params(NamedTuple):
   def _solved(self, rows):
     if self.factor.ndim == 1:
       return rows / self.factor
-    # A triangular solve would wait for threads that it does not need.
+    # A triangular solve would wait for threads without need.
     return np.linalg.solve(self.factor, rows.T).T
 
   @property
@@ -84,12 +84,12 @@ class Params(NamedTuple):
 
 
 class Fitted(NamedTuple):
-  """A fitted `Natural`, and its values for each pair and row, [n, d].
+  """A fitted `Natural`, with values for each pair and row, [n, d].
 
   Attributes:
     natural: `natural.Natural`.
     precision: P_jj(u).
-    push: (P x)_j / sqrt(P_jj), without the drivers.
+    push: (P x)_j / sqrt(P_jj), where x has zeros for the drivers.
     residual: e_j, see the head of this file.
   """
 
@@ -113,7 +113,7 @@ def fit(
   Args:
     states: [n, d].
     scores: Gradients of the log density at the states, [n, d].
-    drivers: [k] ints; -1: none.
+    drivers: [k] ints; -1 means no driver.
     exponents: Exponents of the drivers' terms, per unit of the driver, [k].
     is_bent: Whether means follow products of drivers too.
     is_path: Whether adjacent coordinates are coupled.
@@ -129,7 +129,7 @@ def fit(
   rows, scores = natural_lib.whitened(found, pairs.states, pairs.scores)
   is_driver = np.isin(np.arange(rows.shape[1]), drivers)
   weights = pairs_lib.without_odd(scores, is_driver)
-  # Drivers have the scales of their marginals.
+  # Drivers keep the scales of their marginal distributions.
   own = pairs_lib.standardize(rows, scores, weights).scale
   own = np.where(is_driver, own, 1.0)
   of_drivers = pairs_lib.pick(own, drivers, 1.0)
@@ -146,7 +146,7 @@ def fit(
 def in_units(pairs, drivers, exponents):
   """Returns exponents of terms in units of the pairs, [1 + k, k].
 
-  The first term has none. Each other term has the exponent of its driver.
+  The first term has no exponent. Each other term has that of its driver.
   """
   scaled = exponents * pairs_lib.pick(pairs.scale, drivers, 1.0)
   return np.concatenate([np.zeros([1, len(scaled)]), np.diag(scaled)])
@@ -170,17 +170,17 @@ def start(pairs, drivers, exponents, is_bent=False, is_path=False):
 
 
 def regress(pairs, weights, drivers, exponents, before, is_search=True):
-  """Returns `Fitted` after one round, weighted by the one before.
+  """Returns the `Fitted` of one round, weighted by the previous round.
 
   Args:
     pairs: `pairs.Pairs`.
     weights: [n], summing to one.
-    drivers: [k] ints; -1: none.
+    drivers: [k] ints; -1 means no driver.
     exponents: [T, k] in units of the pairs. Terms without an exponent are left
-      out, except the first.
-    before: `Fitted`.
-    is_search: Whether drivers are searched. Residuals are then no noise,
-      because other drivers may explain them.
+      out, except for the first.
+    before: `Fitted` of the previous round.
+    is_search: Whether drivers are searched. Residuals are then not treated as
+      noise, because other drivers may explain them.
   """
   problem = _Regression(pairs, weights, drivers, exponents, before)
   slack, edge, places = problem.solve(is_search)
@@ -211,8 +211,8 @@ class _Regression:
             drivers if means bend; p features, the same for all rows
     own     for each term -x_j and, in a path, x_{j-1} and x_{j+1}
 
-  Because rows share the places, all normal matrices are products of a few
-  matrices. Rows of drivers are solved too, and dropped.
+  Because all rows share the features `places`, all normal matrices are products
+  of a few matrices. Rows of drivers are solved too, and dropped.
   """
 
   def __init__(self, pairs, weights, drivers, exponents, before):
@@ -238,11 +238,12 @@ class _Regression:
     )
 
   def solve(self, is_search):
-    """Returns r [T, d], s w [T, d], and the coefficients of places, [p, d].
+    """Returns slack r [T, d], edges s w [T, d], and coefficients [p, d].
 
-    Negative precisions are set to 0, and the rest is solved again. The diagonal
-    gets what a path's edges need. Then places are the regression of P x + g or,
-    outside of a search, of P x + g / (1 + v).
+    The coefficients are those of h and H for the features `places`; `factors`
+    defines slack and edges. Negative precisions are set to 0, and the rest is
+    solved again. The edges of a path raise the diagonal. Then h and H are the
+    regression of P x + g or, outside of a search, of P x + g / (1 + v).
     """
     before, scores = self._before, self._pairs.scores
     square = before.residual**2
@@ -257,8 +258,8 @@ class _Regression:
       system[:, :count, count:],
       system[:, count:, count:],
     )
-    # Places are eliminated as functions of the own coefficients, so that only
-    # the equations of these remain.
+    # The coefficients of `places` are eliminated, so that only equations for
+    # the own coefficients remain.
     solved = np.linalg.solve(placed, both)
     coupling = np.swapaxes(both[..., :-1], 1, 2)
     slack, edge = self._split(
@@ -278,7 +279,7 @@ class _Regression:
     return slack, edge, of_scores.T / (1.0 + variance) - of_push.T
 
   def _system(self, share):
-    """Returns normal equations and their right sides, [d, F, F + 1]."""
+    """Returns normal equations with their right sides, [d, F, F + 1]."""
     terms, placed, scores = self._terms, self._placed, self._pairs.scores
     count, num_terms = placed.shape[-1], terms.shape[-1]
     size = count + len(self._own) * num_terms
@@ -288,7 +289,7 @@ class _Regression:
     found[:, first, second] = found[:, second, first] = sums
     found[:, :count, -1] = (share * scores).T @ placed
     of_both, of_own = _products(placed, terms), _products(terms, terms)
-    # Own features of one kind, one for each term, are adjacent.
+    # Own features of the same kind, one for each term, are adjacent.
     places = [
       slice(begin, begin + num_terms) for begin in range(count, size, num_terms)
     ]
@@ -323,7 +324,7 @@ class _Regression:
     return self._placed @ places
 
   def by_term(self, places):
-    """Returns h [T, d] and H [T, d, k] of coefficients [p, d]."""
+    """Returns h [T, d] and H [T, d, k] from coefficients [p, d]."""
     first = places[np.newaxis, : self._num_inputs]
     rest = places[self._num_inputs :].reshape(
       -1, self._num_lines, places.shape[-1]
@@ -336,8 +337,8 @@ class _Regression:
   def _split(self, own):
     """Returns r and s w, [T, d], of a precision with a dominant diagonal.
 
-    Both rows of an edge estimate it, and their mean is taken. Drivers have the
-    precision 1.
+    Both rows of an edge estimate the edge, and the mean of both estimates is
+    used. Drivers have the precision 1.
 
     Args:
       own: Coefficients [A, T, d] of the A kinds of own features.
@@ -357,8 +358,8 @@ class _Regression:
 def _positive(system, num_terms):
   """Returns solutions with precisions that are not negative, [A, T, d].
 
-  A term with a negative precision is taken out of the system with all of its
-  own features, and the rest is solved again.
+  A term with a negative precision is removed from the system with all its own
+  features, and the rest is solved again.
 
   Args:
     system: [d, A T, A T + 1], equations and right sides.
@@ -381,7 +382,7 @@ def _positive(system, num_terms):
 
 
 def _entries(slack, edge):
-  """Returns the own coefficients, [T, d] each: P_jj and both edges of j."""
+  """Returns the own coefficients, [T, d] each: P_jj and the two edges of j."""
   if not edge.size:
     return [slack]
   size = np.abs(edge)
@@ -396,7 +397,7 @@ def _products(left, right):
 def _typical_square(residual, weights):
   """Returns the squared mean size of each row's residuals, at least 1, [d].
 
-  A pair gets less weight if its residual is large relative to this size. With a
-  fixed size, only residuals near 0 would count where drivers explain little.
+  A pair has less weight if its residual is large relative to this size. With a
+  fixed size, if drivers explain little, only residuals near 0 would count.
   """
   return np.maximum((weights @ np.abs(residual)) ** 2, 1.0)

@@ -1,17 +1,17 @@
-"""Factors L of precisions P = L L^T for many rows, diagonal or of a path.
+"""Factors L of precisions P = L L^T for many rows, diagonal or for a path.
 
 A path couples each coordinate t with t + 1. Its precision is a sum of positive
-parts, with the unit vectors e_t:
+parts, where e_t are the unit vectors:
 
   P = diag(r) + sum_t w_t (e_t - s_t e_{t+1}) (e_t - s_t e_{t+1})^T,
   r, w >= 0,   s = +-1.
 
-`linalg.markov_factor` explains why its factor loses no digits:
+A recursion gives L. `linalg.markov_factor` explains why it loses no digits:
 
   L[t, t] = sqrt(rho_t + w_t),   L[t + 1, t] = -s_t w_t / L[t, t],
   rho_1 = r_1,   rho_{t+1} = r_{t+1} + w_t rho_t / (rho_t + w_t).
 
-r and w are sums of terms exp(b.u). Each factor returns gradients by the terms.
+r and w are sums of terms exp(b.u). Each factor has gradients by the terms.
 """
 
 import numpy as np
@@ -32,14 +32,14 @@ def of_terms(natural, terms):
 
 
 def before(rows):
-  """Returns the coordinate before, zero for the first."""
+  """Returns rows moved by one: the previous coordinate, 0 for the first."""
   found = np.zeros_like(rows)
   found[..., 1:] = rows[..., :-1]
   return found
 
 
 def after(rows):
-  """Returns the coordinate after, zero for the last."""
+  """Returns rows moved by one: the next coordinate, 0 for the last."""
   found = np.zeros_like(rows)
   found[..., :-1] = rows[..., 1:]
   return found
@@ -72,7 +72,7 @@ class Diagonal:
     """Returns the gradient of sum a^T L b - log |L| by the terms, [n, T].
 
     Args:
-      pairs: (a, b) each, rows [n, d].
+      pairs: Sequence of (a, b), rows [n, d] each.
     """
     by_diagonal = sum(a * b for a, b in pairs) - 1.0 / self.diagonal
     return 0.5 * (by_diagonal / self.diagonal) @ self._slack.T
@@ -81,7 +81,7 @@ class Diagonal:
 class Path:
   """The factor of a path's precision, with the methods of `Diagonal`.
 
-  If terms have edges of both signs, these cancel in w. The weight that is lost,
+  If terms have edges of both signs, these cancel in w. The weight that cancels,
   called spare, stays on the diagonal.
   """
 
@@ -93,7 +93,7 @@ class Path:
     self._has_spare = spare > 0.0
     spare = np.maximum(spare, 0.0)
     slack = terms @ self._slack + spare + before(spare)
-    # Coordinates are the first axis, so each step of the recursion for rho
+    # Coordinates are the first axis, so that each step of the recursion for rho
     # reads a contiguous row.
     slack, weight = np.ascontiguousarray(slack.T), self._weight.T.copy()
     rest = slack.copy()
@@ -120,8 +120,9 @@ class Path:
   def by_terms(self, pairs):
     """Returns the gradient by the terms, [n, T], see `Diagonal`.
 
-    Reverse mode through the recursion: by the entries of L, then by rho from
-    the last coordinate to the first, then by r, w and the spare weight.
+    The code is reverse mode through the recursion: gradients by the entries of
+    L, by rho from the last coordinate to the first, and by r, w and the spare
+    weight.
     """
     by_diagonal = sum(a * b for a, b in pairs) - 1.0 / self.diagonal
     by_below = sum(after(a) * b for a, b in pairs)

@@ -1,26 +1,26 @@
 """Matrices C with the least Fisher divergence, dense and diagonal, in NumPy.
 
-`linear.fisher_fit` explains the formulas and has them for compiled kernels.
-With covariances X of the states and Y of the scores, C C^T is the geometric
-mean X # Y^-1.
+`linear.fisher_fit` explains the formulas, and implements them for compiled
+kernels. With covariances X of the states and Y of the scores, C C^T is the
+geometric mean X # Y^-1.
 """
 
 import numpy as np
 
 __all__ = ['factor', 'factor_of_mean', 'fit', 'fit_diagonal']
 
-# Correlations are dropped with fewer states per dimension than this, and shrunk
-# by up to this share if states are few.
+# With fewer states per dimension than the first number, correlations are
+# dropped. With few states, they are shrunk by up to the second number.
 _FEWEST_STATES, _SHRINKAGE = 0.5, 0.1
 
 
 def fit(states, gradients, weights=None):
-  """Returns the factor C, [d, d], for pairs; NaN if there is none.
+  """Returns the factor C, [d, d], for pairs; NaN if there is no factor.
 
   Args:
     states: [n, d].
     gradients: Gradients of the log density at the states, [n, d].
-    weights: Weights of the pairs, [n], summing to one; `None`: equal.
+    weights: Weights of the pairs, [n], which sum to one. `None`: equal weights.
   """
   count = len(states)
   if weights is None:
@@ -33,7 +33,7 @@ def fit(states, gradients, weights=None):
 
 
 def fit_diagonal(states, gradients, weights=None):
-  """Returns the scales on the diagonal of C, [d], like `fit`."""
+  """Returns the scales on the diagonal of C, [d]; see `fit`."""
   count = len(states)
   if weights is None:
     weights = np.full([count], 1.0 / count)
@@ -45,7 +45,7 @@ def fit_diagonal(states, gradients, weights=None):
 def factor(covariance, precision, num_states):
   """Returns C, with correlations shrunk if states are few, [d, d].
 
-  NaN if there is no factor.
+  The result is NaN if there is no factor.
 
   Args:
     covariance: Covariance of the states, [d, d].
@@ -64,9 +64,9 @@ def factor(covariance, precision, num_states):
 
 
 def factor_of_mean(covariance, precision):
-  """Returns the Cholesky factor of X # Y^-1, [d, d]; NaN if there is none.
+  """Returns the Cholesky factor of X # Y^-1, [d, d]; NaN if none exists.
 
-  With X = L L^T it is L times the Cholesky factor of (L^T Y L)^-1/2.
+  With X = L L^T, it is L times the Cholesky factor of (L^T Y L)^-1/2.
 
   Args:
     covariance: X, [d, d].
@@ -85,7 +85,7 @@ def factor_of_mean(covariance, precision):
 
 
 def _scales(variances, of_gradients):
-  """Returns (variance / variance of gradients)^1/4, [d]; NaN where it is 0."""
+  """Returns (variance / variance of gradients)^1/4, [d]; NaN instead of 0."""
   with np.errstate(divide='ignore', invalid='ignore'):
     scales = (variances / of_gradients) ** 0.25
   return np.where(scales > 0.0, scales, np.nan)

@@ -1,11 +1,11 @@
 """A conditional Gaussian as functions of rows, in NumPy.
 
 `transport.maps.conditional_gaussian` explains the formulas and has the same
-params. The map and its log determinant are
+params. The map from y to x and its log determinant are
 
   w = L^-T (y + L^-1 h),   log |det dx/dy| = sum l - sum log diag L,
 
-where drivers have the same entries in w and in y.
+where drivers have the same values in w and in y.
 """
 
 from typing import NamedTuple
@@ -38,13 +38,13 @@ class Natural(NamedTuple):
   Attributes:
     mean: m, [d].
     log_scale: l, [d].
-    drivers: Indices of the drivers, [k] ints; -1: no driver in this place.
+    drivers: Indices of the drivers, [k] ints; -1 means no driver.
     exponents: b, [T, k].
     offset: [T, d].
     slope: [T, d, k], or with products of drivers [T, d, k + k (k + 1) / 2].
-    slack: r_t, [T, d], not negative.
+    slack: r_t of `factors`, [T, d], not negative.
     edge: s_t w_t of `factors`, which couples coordinates t and t + 1 of a path,
-      [T, d]; [T, 0]: no path.
+      [T, d]; [T, 0] without a path.
   """
 
   mean: np.ndarray
@@ -77,7 +77,7 @@ def of_scale(size, drivers, is_bent=False, is_path=False):
 
 
 def forward(natural, rows):
-  """Returns x of y, rows [n, d], and log |det| of its derivative, [n]."""
+  """Returns x of y, rows [n, d], and the log determinant, [n]."""
   there = _Given(natural, rows)
   return there.forward(rows)
 
@@ -97,7 +97,7 @@ def whitened(natural, states, scores):
 
 
 def pulled_back(natural, rows):
-  """Returns x of y, log |det|, and a function that turns scores of x to y's."""
+  """Returns x of y, log |det|, and a function: scores of x -> scores of y."""
   there = _Given(natural, rows)
   return (*there.forward(rows), lambda scores: there.pulled_back(rows, scores))
 
@@ -109,7 +109,7 @@ def terms(exponents, distances):
 
 
 def inputs(distances, num_inputs):
-  """Returns 1, u, and the products of u if means bend, [n, M].
+  """Returns 1, u and, if means bend, the products of u, [n, M].
 
   Args:
     distances: u, [n, k].
@@ -124,7 +124,7 @@ def inputs(distances, num_inputs):
 
 
 class _Given:
-  """L and L^-1 h for rows [n, d], which depend on the drivers alone."""
+  """L and L^-1 h for rows [n, d]; both depend only on the drivers."""
 
   def __init__(self, natural, rows):
     self._natural = natural
@@ -132,7 +132,7 @@ class _Given:
     self._terms = terms(natural.exponents, self._distances)
     slope = natural.slope
     self._inputs = inputs(self._distances, slope.shape[-1])
-    # Coefficients of 1 and the inputs, [T, M, d].
+    # Offset and slopes of each term, [T, M, d], M = 1 + number of inputs.
     self._places = np.concatenate(
       [natural.offset[:, np.newaxis], np.swapaxes(slope, 1, 2)], axis=1
     )
@@ -154,7 +154,7 @@ class _Given:
     return self._lower.multiply_adjoint(deviations) - self._pull
 
   def pulled_back(self, rows, scores):
-    """Returns the gradient by y of log pi(x(y)) + log |det|, [n, d].
+    """Returns the gradient by y of log p(x(y)) + log |det|, [n, d].
 
     It is the gradient by y at fixed drivers, plus the gradient by the drivers.
     L and h depend on drivers through the terms exp(b.u) and the inputs of h.
@@ -177,7 +177,7 @@ class _Given:
     return found
 
   def _of_inputs(self, by_input):
-    """Returns the gradient by u, given the gradient by the inputs, [n, k]."""
+    """Returns the gradient by u from the gradient by the inputs, [n, k]."""
     distances = self._distances
     count = distances.shape[-1]
     found = by_input[:, 1 : 1 + count].copy()

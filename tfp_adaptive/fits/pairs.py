@@ -1,4 +1,4 @@
-"""Standardizes and weighs pairs of a state and a score for the fits of maps."""
+"""Standardizes and weights pairs of a state and a score, for fits of maps."""
 
 from typing import NamedTuple
 
@@ -14,12 +14,12 @@ __all__ = [
   'without_odd',
 ]
 
-_LARGEST_SCORE = 10.0  # In typical sizes. Larger scores count less.
+_LARGEST_SCORE = 10.0  # In typical sizes. Larger scores have less weight.
 _TINY = 1e-30
 
 
 class Pairs(NamedTuple):
-  """Standardized pairs, [n, d], and the mean and scale of x, [d]."""
+  """Standardized pairs, [n, d], and the mean and the scale of x, [d]."""
 
   states: np.ndarray
   scores: np.ndarray
@@ -30,13 +30,13 @@ class Pairs(NamedTuple):
 def standardize(states, scores, weights=None, is_path=False):
   """Returns `Pairs` in which x has mean 0 and x and g have equal variances.
 
-  The scale is (Var x / Var g)^1/4 for each coordinate. A path has one scale for
-  all coordinates, the geometric mean.
+  The scale of a coordinate is (Var x / Var g)^1/4. All coordinates of a path
+  have the same scale, the geometric mean.
 
   Args:
     states: [n, d].
     scores: [n, d].
-    weights: [n], summing to one; `None`: equal.
+    weights: [n], which sum to one. `None`: equal weights.
     is_path: Whether adjacent coordinates are coupled.
   """
   if weights is None:
@@ -51,13 +51,13 @@ def standardize(states, scores, weights=None, is_path=False):
 
 
 def thinned(states, scores, count, is_path=False):
-  """Returns `count` evenly chosen pairs as `Pairs`."""
+  """Returns `count` evenly spaced pairs as `Pairs`."""
   index = (2 * np.arange(count) + 1) * len(states) // (2 * count)
   return standardize(states[index], scores[index], is_path=is_path)
 
 
 def pick(rows, drivers, default):
-  """Returns the drivers' entries along the last axis; -1 gets the default."""
+  """Returns the drivers' entries along the last axis; -1 gives the default."""
   return np.where(drivers >= 0, rows[..., np.maximum(drivers, 0)], default)
 
 
@@ -67,12 +67,12 @@ def robust(residual):
 
 
 def without_odd(scores, is_driver):
-  """Returns weights [n], smaller for pairs with large scores of drivers.
+  """Returns weights [n], lower for pairs with large scores of drivers.
 
-  In a narrow region such scores are differences of rounded numbers.
+  In a narrow region, such scores are differences of rounded numbers.
   """
   size = np.where(is_driver, np.abs(scores), 0.0)
-  # The mean logarithm is robust against a few large scores.
+  # The mean of logarithms is robust against a few large scores.
   typical = np.exp(np.mean(np.log(size + _TINY), axis=0))
   odd = np.max(size / (_LARGEST_SCORE * typical), axis=-1)
   return normalized(np.maximum(odd, 1.0) ** -2.0)

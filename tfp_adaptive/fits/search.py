@@ -1,4 +1,4 @@
-"""Searches drivers and exponents of a conditional Gaussian on pairs."""
+"""Searches for drivers and exponents of a conditional Gaussian on pairs."""
 
 from typing import NamedTuple
 
@@ -11,29 +11,29 @@ from tfp_adaptive.fits import pairs as pairs_lib
 __all__ = ['MOST_DRIVERS', 'find']
 
 MOST_DRIVERS = 3
-_MOST_PAIRS = 500  # A search uses no more pairs.
-_FEWEST_PAIRS = 100  # With fewer pairs no driver is searched.
+_MOST_PAIRS = 500  # Most pairs that a search uses.
+_FEWEST_PAIRS = 100  # With fewer pairs there is no search.
 _NUM_TRIED = 3  # Coordinates tried as drivers of scales, and of means.
-_NUM_CHANGES = 2  # Changes of exponents, in addition to the drivers.
-_NUM_BLOCKS = 8  # Blocks of pairs alternate: fitted, held out.
-# A new driver or term must gain so many standard errors on pairs held out, and
-# at least the second number. If the fit is exact, standard errors are near 0.
+_NUM_CHANGES = 2  # Changes of exponents; each driver is one more.
+_NUM_BLOCKS = 8  # Blocks alternate between fitting and holding out.
+# A new driver or term must gain this many standard errors on held-out pairs,
+# and at least `_LEAST_GAIN`, because exact fits have standard errors near 0.
 _STANDARD_ERRORS = 4.0
 _LEAST_GAIN = 0.05
 _TINY = 1e-12
 
 
 def find(states, scores, first, is_bent=False, is_path=False):
-  """Returns drivers [k] ints, -1: none, and an exponent of each, [k].
+  """Returns drivers, [k] ints, -1 for none, and an exponent for each, [k].
 
-  The search makes one change after the other: another driver, or another
-  exponent of a driver. It makes the change that lowers the loss of pairs held
-  out the most, as long as the gain exceeds noise.
+  The search makes one change after another: a new driver, or another exponent
+  of a driver. Each time it makes the change that lowers the held-out loss the
+  most, as long as the gain exceeds noise.
 
-  If no change gains, it tries two drivers at once, one of scales and one of
-  means. In a hierarchy whose scale moves the others about a mean, neither may
-  help alone. A driver that only moves the others along a line does not count,
-  because C can do that.
+  If no change gains, it tries two drivers at once, one for scales and one for
+  means. In a hierarchy, the driver of the scale and the driver of the mean may
+  help only together. A driver on which others depend linearly does not count,
+  because C represents linear dependence.
 
   Args:
     states: [n, d], chain after chain, each in the order of time.
@@ -63,7 +63,7 @@ def find(states, scores, first, is_bent=False, is_path=False):
 class _Change(NamedTuple):
   """A driver and its exponent for one of the k places.
 
-  `other` is a driver without exponent for the next place; -1: none.
+  `other` is a driver without exponent for the next place; -1 means none.
   """
 
   place: int
@@ -89,17 +89,17 @@ class _Change(NamedTuple):
     return has_room and self.other not in (*drivers, self.driver)
 
   def is_new(self, drivers):
-    """Whether the place has another driver now."""
+    """Whether the place has another driver before the change."""
     return drivers[self.place] != self.driver
 
   def num_terms_added(self, drivers, exponents):
-    """Returns how many drivers and terms are new."""
+    """Returns the number of new drivers and terms."""
     is_added = self.is_new(drivers) or exponents[self.place] == 0.0
     return int(is_added) + (self.other >= 0)
 
 
 class _Search:
-  """Losses of drivers on pairs, with every other block of pairs held out."""
+  """Losses of drivers on pairs; every other block of pairs is held out."""
 
   def __init__(self, pairs, may_add, is_bent, is_path):
     self._pairs, self._may_add = pairs, may_add
@@ -110,12 +110,12 @@ class _Search:
     self._fitted = pairs_lib.normalized((~is_held_out).astype(float))
 
   def best(self, drivers, exponents, is_two):
-    """Returns the best `_Change` and its worth; -inf if there is none.
+    """Returns the best `_Change` and its worth; -inf if no change is allowed.
 
     Args:
-      drivers: [k] ints; -1: none.
+      drivers: [k] ints; -1 means none.
       exponents: [k].
-      is_two: Whether two drivers are tried at once, instead of one.
+      is_two: Whether two drivers are tried at once, instead of one driver.
     """
     matrix = conditional.in_units(self._pairs, drivers, exponents)
     start = conditional.start(
@@ -133,10 +133,10 @@ class _Search:
     return found[0], found[2]
 
   def _worth(self, change, drivers, exponents, now, whitened):
-    """Returns (rank, worth) of a change, from its gain on pairs held out.
+    """Returns (rank, worth) of a change, from its gain on held-out pairs.
 
-    The change must beat a map in which the others follow the new driver on a
-    line.
+    The change is compared with a map in which others depend linearly on the new
+    driver.
     """
     then = self._fit(*change.of(drivers, exponents), now)
     if change.is_new(drivers):
@@ -148,12 +148,12 @@ class _Search:
     mean = self._held_out @ gains
     error = np.sqrt(np.sum((self._held_out * (gains - mean)) ** 2))
     least = _LEAST_GAIN * change.num_terms_added(drivers, exponents)
-    # If two changes gain the same, the one without a term is better.
+    # If two changes gain the same, the change without a new term is better.
     rank = mean - _LEAST_GAIN * (change.exponent != 0.0)
     return rank, mean - _STANDARD_ERRORS * error - least
 
   def _tried(self, now, drivers, exponents, is_two):
-    """Yields each `_Change`."""
+    """Yields each `_Change` to try."""
     explained, sign = self._dependence(now)
     free = np.flatnonzero(drivers < 0)
     if not is_two:
@@ -178,11 +178,11 @@ class _Search:
         yield _Change(free[0], driver, by * sign[driver])
 
   def _dependence(self, now):
-    """Returns how others' precisions depend on each coordinate, and the sign.
+    """Returns how precisions depend on each coordinate, and signs, [d] each.
 
-    h - g is the true P x. The share of the variance of log |h - g| - log |P x|
-    that a coordinate explains is summed over the others. The sign is +-1, [d]
-    each.
+    The true P x is h - g. The variable log |h - g| - log |P x| shows errors of
+    a precision. The result sums, over other coordinates, the share of its
+    variance that a coordinate explains. Signs are +-1.
     """
     weights = self._fitted[:, np.newaxis]
     true, fitted = (
@@ -200,7 +200,7 @@ class _Search:
   def _moved(self, now):
     """Returns how much each coordinate explains of others' residuals, [d].
 
-    It may enter times each term, and by its square if means may bend.
+    A coordinate may enter times each term, and by its square if means may bend.
     """
     states, weights = self._pairs.states, self._fitted[:, np.newaxis]
     share = weights / (1.0 + 0.25 * now.residual**2)
@@ -213,7 +213,7 @@ class _Search:
     own = _TINY + np.sum(share * root**2 * states**2, axis=0)
     moved = np.zeros_like(states[0])
     for along in rows:
-      # Row j has x_j already. Only the part counts that x_j does not explain.
+      # Row j has x_j already, so only what x_j does not explain counts.
       square = (along**2).T @ (share * root**2)
       shared = along.T @ (share * root**2 * states)
       left = np.maximum(square - shared**2 / own, 1e-6 * square) + _TINY
@@ -228,7 +228,7 @@ class _Search:
     )
 
   def _whitened(self, fitted):
-    """Returns y and its scores, standardized."""
+    """Returns y and its scores, standardized, for `Fitted`."""
     rows = natural_lib.whitened(
       fitted.natural, self._pairs.states, self._pairs.scores
     )
@@ -240,7 +240,7 @@ class _Search:
     return np.sum(pairs_lib.robust(residuals), axis=-1)
 
   def _sheared(self, rows, scores, driver):
-    """Returns y and its scores after a regression of the others on a driver."""
+    """Returns y and its scores after regressing the others on a driver."""
     along = rows[:, driver] - self._fitted @ rows[:, driver]
     weights = self._fitted * along
     slope = weights @ (rows + scores) / (weights @ along)
@@ -254,7 +254,7 @@ class _Search:
 
 
 def _others(left, right):
-  """Returns sums over pairs with zeros on the diagonal, [d, d]."""
+  """Returns left^T right, [d, d], with a zero diagonal."""
   sums = left.T @ right
   np.fill_diagonal(sums, 0.0)
   return sums

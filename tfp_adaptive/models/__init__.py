@@ -1,6 +1,6 @@
 """Turns models in JAX, NumPyro, PyMC and NumPy into `Model`s.
 
-`tfpa.sample_posterior` samples a `Model`.
+`tfpa.sample_posterior` samples from a `Model`.
 """
 
 from tfp_adaptive.models.from_jax import from_jax

@@ -17,7 +17,7 @@ __all__ = ['from_jax']
 
 _NAME = 'models.from_jax'
 
-# Calls that TensorFlow's XLA has. It lacks JAX's own calls, such as LAPACK's.
+# Calls that TensorFlow's XLA supports. It lacks JAX's own, such as LAPACK.
 _KNOWN_CALLS = frozenset(['Sharding', 'SPMDFullToShardShape'])
 
 
@@ -34,23 +34,24 @@ def from_jax(
 ) -> model.Model:
   """Makes a model of a log density in JAX.
 
-  TensorFlow's XLA compiles the density with the steps if it can. If it cannot,
-  for example because JAX factors matrices by LAPACK, steps without XLA call the
-  density, which JAX compiles.
+  If possible, TensorFlow's XLA compiles the density with the steps. If not, for
+  example because JAX factors matrices by LAPACK, JAX compiles the density, and
+  steps without XLA call it.
 
   Args:
     log_prob: Function of one argument, the unknowns of one chain in the
-      structure of `init`, to their log density, a number.
+      structure of `init`, which returns their log density, a scalar.
     init: The unknowns, a structure of dicts, lists and tuples of arrays or of
       `jax.ShapeDtypeStruct`. Only the shapes count.
     bijectors: `tfb.Bijector`s onto the supports, in the structure of `init` or
-      a dict with some of its names. Other unknowns are real.
+      a dict with some of its names. Other unknowns are unbounded.
     vectorized: Whether the function takes unknowns [chains, event...] and
       returns [chains].
     dtype: Dtype of the computation, `'float32'` or `'float64'`. `None`: float64
       on a CPU, even without `jax_enable_x64`, and float32 on a GPU.
-    shown: Function in JAX of the unknowns of one draw to a dict of name ->
-      array in which draws are shown; `None`: the unknowns.
+    shown: Function in JAX of the unknowns of one draw, which returns what is
+      shown of the draw, a dict of name -> array. `None`: the unknowns are
+      shown.
     coords: dict of dimension -> its labels, for ArviZ.
     dims: dict of name -> names of its dimensions.
 
@@ -60,7 +61,7 @@ def from_jax(
   Raises:
     ImportError: If JAX is not installed.
     ValueError: If an unknown has no floating dtype.
-    TypeError: If the density is no number; this is an error of JAX.
+    TypeError: If the density is not a scalar; this is an error of JAX.
 
   Example:
     import jax.numpy as jnp
@@ -154,7 +155,7 @@ def _computed(jax, both, specs, dtype, is_on_gpu):
 
 
 def _shown(jax, shown, dtype):
-  """Returns the function `shown` for arrays [n, event...], or `None`."""
+  """Returns `shown` as a function of arrays [n, event...], or `None`."""
   if shown is None:
     return None
   jitted = jax.jit(jax.vmap(shown))

@@ -26,25 +26,26 @@ def from_numpy(
 ) -> model.Model:
   """Makes a model of a function that computes outside of TensorFlow.
 
-  The function may call C++, Rust or a compiled Stan model by BridgeStan. Steps
-  run without XLA, and a gradient costs about 0.3 ms beside the function's own
-  time.
+  The function may call C++, Rust or a Stan model compiled by BridgeStan. Steps
+  run without XLA. A gradient costs about 0.3 ms in addition to the function's
+  own time.
 
   Args:
     value_and_gradient: Function of a vector [d], float64, to the log density, a
       float, and its gradient [d]. The vector has all unknowns in the order of
       `init`.
-    init: dict of the unknowns: name -> shape, () for one number. Its order is
-      that of the vector.
+    init: dict of the unknowns: name -> shape, () for a scalar. The vector has
+      the same order.
     bijectors: dict of name -> `tfb.Bijector` onto the support of an unknown.
-      Other unknowns are real. The vector lies in the supports, and the density
-      is that of the vector.
+      Other unknowns are unbounded. The function gets values in the supports,
+      and its density is with respect to these values.
     vectorized: Whether the function takes rows [n, d] and returns [n] and
       [n, d].
-    failures: Errors of the function which mean that a point has no density, so
-      that the proposal is rejected. Other errors end the run.
-    shown: Function of a vector to a dict of name -> array in which draws are
-      shown, for example in the model's own scale; `None`: the unknowns.
+    failures: Exceptions of the function at points without a density. Proposals
+      to such points are rejected. Other exceptions end the run.
+    shown: Function of a vector that returns what is shown of a draw, a dict of
+      name -> array, for example on the model's own scale. `None`: the unknowns
+      are shown.
     coords: dict of dimension -> its labels, for ArviZ.
     dims: dict of name -> names of its dimensions.
 
@@ -52,8 +53,8 @@ def from_numpy(
     A `Model` for `tfpa.sample_posterior`.
 
   Raises:
-    ValueError: If a name or a shape is not allowed. `sample_posterior` raises
-      it if the function returns other shapes.
+    ValueError: If a name or a shape is not allowed. If the function returns
+      other shapes, `sample_posterior` raises it.
 
   Example:
     model = tfpa.models.from_numpy(

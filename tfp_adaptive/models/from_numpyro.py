@@ -19,7 +19,7 @@ def from_numpyro(
 ) -> model.Model:
   """Makes a model of a NumPyro model, with its own density and transforms.
 
-  Draws have the names of its sites and include deterministic sites.
+  Draws include deterministic sites, and have the names of the sites.
 
   Args:
     numpyro_model: Function with `numpyro.sample` statements.
@@ -71,7 +71,7 @@ def from_numpyro(
 
 
 def _dims(sites):
-  """Returns dict of name -> dimensions; a plate gives its dimension a name."""
+  """Returns dict of name -> names of dimensions, which plates give."""
   dims = {}
   for name, site in sites.items():
     plates = site.get('cond_indep_stack', ())

@@ -16,11 +16,10 @@ _NAME = 'models.from_pymc'
 def from_pymc(pymc_model: Any = None) -> model.Model:
   """Makes a model of a PyMC model, with its own density and transforms.
 
-  Names, coordinates and dimensions stay. Draws include deterministics.
+  Names, coordinates and dimensions are kept. Draws include deterministics.
 
   Args:
-    pymc_model: `pymc.Model`; `None`: the model of the `with` block around the
-      call.
+    pymc_model: `pymc.Model`. `None`: the model of the enclosing `with` block.
 
   Returns:
     A `Model` for `tfpa.sample_posterior`.
@@ -52,7 +51,7 @@ def from_pymc(pymc_model: Any = None) -> model.Model:
   names = [x.name for x in values]
   log_prob = in_jax.get_jaxified_logp(pymc_model)
   shown = pymc_model.unobserved_value_vars
-  # Unconstrained values that stand for a transformed variable are left out.
+  # Unconstrained values of transformed variables are left out.
   kept = [
     x for x in shown if x not in values or _is_untransformed(pymc_model, x)
   ]

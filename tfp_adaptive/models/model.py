@@ -1,4 +1,4 @@
-"""`Model`, the result of all functions of this folder, and shared parts."""
+"""`Model`, the result of all functions in this folder, and shared helpers."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,18 +16,18 @@ __all__ = ['Model', 'on_the_host', 'scaled']
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A log density, its unknowns, and the form in which draws are shown.
+  """A log density, its unknowns, and what is shown of draws.
 
   Attributes:
-    log_prob_fn: Log density in TensorFlow, called as TFP calls it with parts
-      [n, event...], which returns [n].
+    log_prob_fn: Log density in TensorFlow, called as TFP calls it: parts [n,
+      event...] -> [n].
     init: The unknowns, a structure of a `tf.TensorSpec` for each event.
     bijectors: Bijectors onto the supports, as in `sample_posterior`.
-    shown: Function of unknowns in the structure of `init`, numpy,
-      [n, event...], to a dict of name -> [n, ...] in which draws are shown.
-      `None`: draws are shown as the unknowns.
-    in_python: Function of a density that is computed outside of TensorFlow,
-      else `None`. It maps arrays [n, event...], the unknowns in the order of
+    shown: Function of unknowns in the structure of `init`, numpy, [n,
+      event...]. It returns what is shown of draws, a dict of name -> [n, ...].
+      `None`: the unknowns are shown.
+    in_python: The density, if it is computed outside of TensorFlow, else
+      `None`. It maps arrays [n, event...], the unknowns in the order of
       `tf.nest.flatten`, to values [n] and a list of gradients. `log_prob_fn`
       calls it.
     coords: dict of dimension -> its labels, for ArviZ.
@@ -60,7 +60,8 @@ def on_the_host(value_and_gradient):
   def log_prob(*parts):
     dtypes = [parts[0].dtype] * (1 + len(parts))
     value, *gradients = tf.numpy_function(call, parts, dtypes)
-    # Operations keep the shapes, because a copied graph forgets `set_shape`.
+    # `ensure_shape` keeps the shapes, because a copied graph forgets
+    # `set_shape`.
     value = tf.ensure_shape(value, parts[0].shape[:1])
     gradients = [
       tf.ensure_shape(gradient, part.shape)
