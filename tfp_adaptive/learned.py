@@ -63,7 +63,7 @@ def as_tfp_kernel(
 
   Returns:
     A `tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo`. If the kernel
-    has a `tfp.mcmc.TransformedTransitionKernel`, the result is inside of one.
+    has a `tfp.mcmc.TransformedTransitionKernel`, the result has one too.
 
   Raises:
     ValueError: If the state is not one Tensor [chains..., d], or the kernel

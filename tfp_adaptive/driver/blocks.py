@@ -55,7 +55,7 @@ def build(kernel, trace_fn, block_size, jit_compile, known=None):
 
   Args:
     kernel: A `TransitionKernel`.
-    trace_fn: Function of (state, kernel_results) to record.
+    trace_fn: Function of (state, kernel_results); its result is recorded.
     block_size: Results that one block can hold, int.
     jit_compile: Whether XLA compiles the block.
     known: `known_programs.Known`. Its programs are not compiled again.

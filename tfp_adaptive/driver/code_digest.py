@@ -85,7 +85,7 @@ class _TooLarge(Exception):
 
 
 def digest(value):
-  """Returns hex digits of a function, its code and data, or of any value."""
+  """Returns hex digits for a function with its code and data, or any value."""
   try:
     return _digest(_parts(value, {}, 0, itertools.count()))
   except _TooLarge:
@@ -129,7 +129,7 @@ def _parts(value, seen, depth, count):
     yield from _array_parts(value)
     return
   if isinstance(value, set | frozenset):
-    # Sorted by digest, because the order of a set depends on the process.
+    # Items are sorted by digest, because a set's order depends on the process.
     held = sorted(
       _digest(_parts(item, dict(seen), depth + 1, count)) for item in value
     )
@@ -184,7 +184,7 @@ def _inner(value):
       defaults = [value.__defaults__, value.__kwdefaults__]
       return [*name, *defaults, *_held_by_function(value)]
     return _function_parts(value)
-  if type(value).__name__ in _GRAPHS:  # A digest of programs covers them.
+  if type(value).__name__ in _GRAPHS:  # `program_digest` covers these.
     return [type(value).__name__]
   if hasattr(value, 'python_function'):  # The value is a `tf.function`.
     return [value.python_function]
@@ -212,7 +212,7 @@ def _methods(kind):
 
 def _is_written(name):
   """Whether a module is a user's: not in a library's folder, or interactive."""
-  if name.partition('.')[0] == _PACKAGE:  # This library, wherever it lies.
+  if name.partition('.')[0] == _PACKAGE:  # This library.
     return False
   file = getattr(sys.modules.get(name), '__file__', None)
   if file is None:
@@ -239,7 +239,7 @@ def _held(value):
     parts = value.__reduce_ex__(2)
     # `parts[3:5]` are iterators of items.
     return [*parts[:3], *map(list, filter(None, parts[3:5]))]
-  except Exception:  # A lock, for example, counts by its type.
+  except Exception:  # For example, a lock cannot be copied.
     return held
 
 

@@ -1,9 +1,9 @@
 """Nested R-hat, over groups of chains, for many chains that may be short.
 
 For n draws of converged chains with an integrated autocorrelation time tau, the
-usual R-hat is about 1 + (tau - 1) / n. It is below 1.01 only if every chain is
-a hundred times as long as tau, however many chains there are. The means of
-groups of chains, called superchains, vary less than means of chains:
+usual R-hat is about 1 + (tau - 1) / n. So R-hat is below 1.01 only if n is a
+hundred times tau, however many chains there are. The means of groups of chains,
+called superchains, vary less than means of chains:
 
   R = sqrt(1 + B / W),  B the variance of the means of superchains,
   W the mean over superchains of (variance of the means of their chains

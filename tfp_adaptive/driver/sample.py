@@ -81,7 +81,7 @@ def sample(
   draws_dir: types.Path | None = None,
   devices: str | Sequence[str] | None = None,
 ) -> SampleResult:
-  """Adapts, then samples, with progress, checkpoints and a lean trace.
+  """Adapts, then samples, with progress, checkpoints and a compact trace.
 
   The first max(num_adaptation_steps of the kernel, num_burnin_steps) steps are
   discarded. Steps run in compiled blocks of one program. Step t uses the seed
@@ -489,7 +489,7 @@ def _kept(kernel, plan, structure, block_size, folders, identity):
 
 
 def _counts(*values):
-  # They are Tensors, because a Python int would compile a program per value.
+  # Counts are Tensors, because every Python int would compile a new program.
   return [tf.constant(value, tf.int32) for value in values]
 
 

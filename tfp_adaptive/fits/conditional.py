@@ -49,7 +49,7 @@ class Params(NamedTuple):
   factor: np.ndarray
 
   def forward(self, rows):
-    """Returns x of z [n, d], log |det|, and a function: scores of x -> of z."""
+    """Returns x(z), log |det|, and a function from scores of x to z's."""
     is_diagonal, factor = self.factor.ndim == 1, self.factor
     mapped, log_det, pull = natural_lib.pulled_back(
       self.natural, rows * factor if is_diagonal else rows @ factor.T
@@ -59,7 +59,7 @@ class Params(NamedTuple):
     return mapped, log_det, lambda scores: self._multiplied(pull(scores))
 
   def inverse(self, states):
-    """Returns z of x, rows [n, d]."""
+    """Returns z(x), rows [n, d]."""
     rows = natural_lib.inverse(self.natural, states)
     return self._solved(rows)
 

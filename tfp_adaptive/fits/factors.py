@@ -11,7 +11,8 @@ A recursion gives L. `linalg.markov_factor` explains why it loses no digits:
   L[t, t] = sqrt(rho_t + w_t),   L[t + 1, t] = -s_t w_t / L[t, t],
   rho_1 = r_1,   rho_{t+1} = r_{t+1} + w_t rho_t / (rho_t + w_t).
 
-r and w are sums of terms exp(b.u). Each factor has gradients by the terms.
+r and w are sums of terms exp(b.u). Each factor has gradients with respect to
+the terms.
 """
 
 import numpy as np
@@ -69,7 +70,7 @@ class Diagonal:
     return self.diagonal * rows
 
   def by_terms(self, pairs):
-    """Returns the gradient of sum a^T L b - log |L| by the terms, [n, T].
+    """Returns d / d(terms) of sum a^T L b - log |L|, [n, T].
 
     Args:
       pairs: Sequence of (a, b), rows [n, d] each.
@@ -118,11 +119,10 @@ class Path:
     return self.diagonal * rows + self._below * after(rows)
 
   def by_terms(self, pairs):
-    """Returns the gradient by the terms, [n, T], see `Diagonal`.
+    """Returns the gradient with respect to the terms, see `Diagonal`.
 
-    The code is reverse mode through the recursion: gradients by the entries of
-    L, by rho from the last coordinate to the first, and by r, w and the spare
-    weight.
+    The code differentiates the recursion in reverse mode: with respect to L, to
+    rho from the last coordinate to the first, and to r, w and the spare weight.
     """
     by_diagonal = sum(a * b for a, b in pairs) - 1.0 / self.diagonal
     by_below = sum(after(a) * b for a, b in pairs)

@@ -77,13 +77,13 @@ def of_scale(size, drivers, is_bent=False, is_path=False):
 
 
 def forward(natural, rows):
-  """Returns x of y, rows [n, d], and the log determinant, [n]."""
+  """Returns x(y), rows [n, d], and log |det dx/dy|, [n]."""
   there = _Given(natural, rows)
   return there.forward(rows)
 
 
 def inverse(natural, states):
-  """Returns y of x, rows [n, d]."""
+  """Returns y(x), rows [n, d]."""
   deviations = (states - natural.mean) * np.exp(-natural.log_scale)
   return _Given(natural, deviations).inverse(deviations)
 
@@ -97,7 +97,7 @@ def whitened(natural, states, scores):
 
 
 def pulled_back(natural, rows):
-  """Returns x of y, log |det|, and a function: scores of x -> scores of y."""
+  """Returns x(y), log |det|, and a function from scores of x to scores of y."""
   there = _Given(natural, rows)
   return (*there.forward(rows), lambda scores: there.pulled_back(rows, scores))
 
@@ -154,17 +154,17 @@ class _Given:
     return self._lower.multiply_adjoint(deviations) - self._pull
 
   def pulled_back(self, rows, scores):
-    """Returns the gradient by y of log p(x(y)) + log |det|, [n, d].
+    """Returns the gradient of log p(x(y)) + log |det| at y, [n, d].
 
-    It is the gradient by y at fixed drivers, plus the gradient by the drivers.
-    L and h depend on drivers through the terms exp(b.u) and the inputs of h.
+    It is the gradient at fixed drivers plus that with respect to the drivers,
+    on which the terms exp(b.u) and the inputs of h depend.
     """
     natural, lower = self._natural, self._lower
     found = lower.solve(scores * np.exp(natural.log_scale))
     by_pull = lower.solve_adjoint(found)
     deviations = lower.solve_adjoint(rows + self._pull)
     by_term = lower.by_terms([(-deviations, found), (-by_pull, self._pull)])
-    # Gradient by each product of a term and an input of h, [n, T, M].
+    # Gradient with respect to the products of terms and inputs of h, [n, T, M].
     of_places = np.tensordot(by_pull, self._places, [[1], [2]])
     by_term += np.sum(of_places * self._inputs[:, np.newaxis], axis=-1)
     logs = self._distances @ natural.exponents.T
@@ -177,7 +177,7 @@ class _Given:
     return found
 
   def _of_inputs(self, by_input):
-    """Returns the gradient by u from the gradient by the inputs, [n, k]."""
+    """Returns d / du, [n, k], from the gradient with respect to the inputs."""
     distances = self._distances
     count = distances.shape[-1]
     found = by_input[:, 1 : 1 + count].copy()

@@ -158,8 +158,8 @@ class Density:
   def _evaluated(self, batches):
     """Returns values and gradients of one batch or more, numpy.
 
-    The first call evaluates the density alone as well, because its errors say
-    what is wrong with it.
+    The first call also evaluates the density alone, because errors then say
+    what is wrong with the density.
     """
     if self.in_python:
       return self.steps().evaluate(batches)

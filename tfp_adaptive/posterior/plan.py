@@ -183,7 +183,7 @@ def _aim(evidence):
   if modes.is_exchange(choice.part):
     cost = choice.part.num_replicas
   elif is_new:
-    pass  # The steps are those of any first adaptation.
+    pass  # Steps cost as in any first adaptation.
   elif evidence.diverge:
     choice = choice._replace(target_accept_prob=_CAREFUL_ACCEPT_PROB)
     share = _LARGEST_SHARE_WHERE_DIVERGING
@@ -223,7 +223,7 @@ def after_sampling(
 def is_brief(
   of_draws: float, spent: float, more: float, is_in_time: bool, most: float
 ) -> bool:
-  """Returns whether draws took less than half of the gradients, and may resume.
+  """Returns whether draws took under half of the gradients, and may continue.
 
   All checks can pass before a chain has visited rare regions, such as a far
   tail, often enough.

@@ -153,7 +153,7 @@ def _below(children, names):
 
 
 def _children(model, names):
-  """Returns dict of name -> the other parts whose distribution depends on it.
+  """Returns dict of name -> the parts whose distribution depends on that part.
 
   The graph of the parts' densities shows which these are. Nothing is computed.
   """

@@ -58,7 +58,7 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
   dims: Mapping[str, Sequence[str]] | None = None,
   **pins: types.Structure,
 ) -> Posterior:
-  """Samples a posterior; nothing has to be chosen.
+  """Samples a posterior; the user need not choose settings.
 
   The call finds starts, scales, trajectory lengths, the number of steps and the
   structure of the sampler. The structure is a matrix, or a map if the scales of

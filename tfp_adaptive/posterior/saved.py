@@ -61,7 +61,7 @@ def write(path, problem, chains, **others):
   """Writes chains and JSON values, whole or not at all.
 
   Args:
-    path: The file; its folder is made.
+    path: The file; its folder is created.
     problem: `problem.Problem`.
     chains: `chains.Chains`.
     **others: JSON values that `read` returns in its header.
@@ -124,7 +124,7 @@ def restore(
   """Returns the `Chains` of a file that was read.
 
   Args:
-    path: The file, which messages name.
+    path: Path of the file, for messages.
     header: The header that `read` returned.
     arrays: The arrays that `read` returned.
     problem: The `Problem` of the same model.

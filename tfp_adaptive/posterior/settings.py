@@ -21,7 +21,7 @@ class Settings(NamedTuple):
   jit_compile: bool | None
   reports: progress.Reports
   checkpoint_dir: str | None
-  dtype: tf.DType | None = None  # The density is computed in it.
+  dtype: tf.DType | None = None  # Dtype of the computation.
 
   def identity(self):
     """Returns dict of JSON values that a call must share to resume a run."""

@@ -82,7 +82,7 @@ class HostEngine(kept.Kept):
 
     Args:
       density: `density.Density`.
-      part: `parts.LearnedMatrix` or `parts.LearnedMap`, as it starts.
+      part: `parts.LearnedMatrix` or `parts.LearnedMap`, not yet adapted.
       starts: [chains, d].
       seed: Two words, int.
       num_adaptation_steps: Steps that adapt, int.
@@ -302,7 +302,7 @@ class HostEngine(kept.Kept):
     same draws.
     """
     if self._num_trials or not self.with_xla:
-      return 1  # Without XLA a density is slow, and a call costs little.
+      return 1  # Without XLA a density is slow, and calls add little.
     ends = self.num_adaptation_steps, self.num_steps + self.part.steps_to_fit
     most = min(self._program.most_steps, self.num_steps // _STEPS_OF_ONE)
     return int(max(1, min(most, min(ends) - self.num_steps)))

@@ -57,7 +57,7 @@ class Point(NamedTuple):
     rows: z, [chains, d].
     states: x, [chains, d].
     values: Log density of x, [chains].
-    gradients: Gradient of the log density by x, [chains, d].
+    gradients: Gradient of the log density at x, [chains, d].
     log_det: log |dx / dz|, [chains].
     forces: Gradient of the log density of z, [chains, d].
   """
@@ -76,7 +76,7 @@ class Taken(NamedTuple):
   Attributes:
     rows: z of the proposals, [n, chains, d].
     states: x of the proposals, [n, chains, d].
-    gradients: Gradient of the log density by x, [n, chains, d].
+    gradients: Gradient of the log density at x, [n, chains, d].
     values: Log density of x, [n, chains].
     log_det: log |dx / dz|, [n, chains].
     log_accept_ratio: [n, chains].
@@ -135,7 +135,7 @@ class Program:
     few = self._shape[:2]
     self._taken_shapes = *[self._shape] * 3, *[few] * 4
     floats = [*self._point_shapes, [], self._shape, self._shape[:2]]
-    # The arguments are packed, because every one takes time to hand over.
+    # The arguments are packed, because passing each argument takes time.
     self._run = tf.function(
       self._packed, autograph=False, jit_compile=with_xla or None
     ).get_concrete_function(
@@ -342,7 +342,7 @@ def _data_of(params):
 
 
 def _forward(data, rows):
-  """Returns x of z, [chains, d], and log |det|, [chains].
+  """Returns x(z), [chains, d], and log |dx / dz|, [chains].
 
   The precision P(u) and the offsets h(u), [d] each, are sums of the terms
   exp(b.u), with coefficients for each term. The drivers u are coordinates of y:

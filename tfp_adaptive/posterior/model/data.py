@@ -576,7 +576,7 @@ def _check_unknown(name, law):
       _trace(law, bijector)
   except supports.NoMapError as error:
     raise ValueError(f'{name} is drawn from `{said}`, {error}.') from error
-  except Exception as error:  # Whatever TFP's distributions raise.
+  except Exception as error:  # TFP's distributions may raise anything.
     what = f'{name} is drawn from `{said}`, whose map TFP cannot make'
     raise ValueError(
       f'{target_call.explained(error, what)} Draw it from another '

@@ -384,10 +384,10 @@ def of_model(model, num_chains):
 
 
 def _in_python(model, problem):
-  """Returns the function of z to values and gradients by z, in Python.
+  """Returns a Python function of z to values, and gradients with respect to z.
 
-  The gradient by z is that of <T(z), g> + log |det dT/dz|. Here g is the
-  gradient of log p at T(z), treated as a constant.
+  The gradient is that of <T(z), g> + log |det dT/dz|. Here g is the gradient of
+  log p at T(z), treated as a constant.
   """
   specs = tf.nest.flatten(model.init)
   maps = _bijectors_like(model.init, problem.names, model.bijectors)
