@@ -36,6 +36,7 @@ _WITH_OWN_TEST = (
   'docs/extend.md',
   'docs/gpu.md',
   'docs/index.md',
+  'docs/kernels.md',
   'docs/long_runs.md',
   'docs/scale.md',
   'docs/simulators.md',
@@ -196,14 +197,16 @@ def test_the_examples_of_other_pages_run(page):
   assert _run(_blocks(page))
 
 
+def test_the_example_of_the_first_page_is_that_of_the_readme():
+  (first,) = _blocks('docs/index.md')
+  assert first.parsed == _blocks('README.md')[0].parsed  # It runs above.
+
+
 @pytest.mark.full
-def test_the_examples_of_the_first_page_have_the_right_moments():
-  # The first one is also the first of README.md, which runs above.
-  first, *blocks = _blocks('docs/index.md')
-  assert first.parsed == _blocks('README.md')[0].parsed
-  _run(blocks[:1])
-  gaussian = first.namespace['result'].states
-  names = _run(blocks[1:])
+def test_the_examples_of_kernels_have_the_right_moments():
+  first, *blocks = _blocks('docs/kernels.md')
+  gaussian = _run([first])['result'].states
+  names = _run(blocks)
   location, scale = names['result'].states
   assert gaussian.shape == (5000, 8, 2)
   np.testing.assert_allclose(gaussian.std(axis=(0, 1)), 1.0, rtol=0.05)
