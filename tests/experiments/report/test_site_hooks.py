@@ -3,6 +3,7 @@
 import pytest
 
 from experiments.report import docstrings
+from experiments.report import formulas
 from experiments.report import notebooks
 
 
@@ -60,3 +61,13 @@ def test_fields_are_explained_by_the_comment_beside_or_above():
   assert docstrings.comment_of(lines, 5) == 'Two lines.'
   assert docstrings.comment_of(lines, 6) == 'z'
   assert docstrings.comment_of(['w: int', 'x: int'], 2) == ''
+
+
+def test_formulas_are_pictures_that_hang_below_the_baseline():
+  page = formulas.drawn(
+    '<p><span class="arithmatex">\\(y &lt; 1\\)</span>.</p>'
+  )
+  assert page.startswith('<p><span class="formula"><svg')
+  assert 'aria-label="y &lt; 1"' in page and 'vertical-align:-0.' in page
+  with pytest.raises(ValueError, match='unknown'):
+    formulas.drawn('<div class="arithmatex">\\[\\unknown\\]</div>')
