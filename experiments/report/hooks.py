@@ -1,36 +1,52 @@
-"""Hooks of MkDocs: tables are filled in, notebooks become pages.
+"""Hooks of MkDocs: tables and formulas are made, notebooks become pages.
 
-Nothing is written into docs/; pages made here live for one build.
+Nothing is written into docs/; the new pages exist for one build only.
 """
 
 import json
+import os
 import pathlib
 import re
 
 from mkdocs.structure.files import File
 
+import tfp_adaptive as tfpa
 from experiments.report import figures
+from experiments.report import formulas
 from experiments.report import templates
 from experiments.report.notebooks import to_markdown
 
-_RESULTS = 'Results'
+_GROUP = 'Reproduce'
+# Tables of these pages need the room of a table of contents.
+_WIDE = ('results/', 'evaluation', 'measurements')
 
 
 def on_config(config):
-  """Adds records that the navigation does not name to its `Results`."""
+  """Shows the version, and adds records that the navigation does not name."""
+  if 'MIKE_DOCS_VERSION' not in os.environ:  # Mike has a menu of versions.
+    config.site_name += f' {tfpa.__version__}'
   folder = pathlib.Path(config.docs_dir)
-  for entry in config.nav:
-    if _RESULTS in entry:
-      named = entry[_RESULTS]
-      paths = sorted(folder.glob('results/*.md'))
-      pages = {path.relative_to(folder).as_posix(): path for path in paths}
-      records = [
-        {_title(path): page}
-        for page, path in pages.items()
-        if page not in named
-      ]
-      entry[_RESULTS] = [*named, {'Records': records}]
+  named = dict(_entries(config.nav))
+  paths = sorted(folder.glob('results/*.md'))
+  pages = {path.relative_to(folder).as_posix(): path for path in paths}
+  records = [
+    {_title(path): page} for page, path in pages.items() if page not in named
+  ]
+  named[_GROUP].append({'Records': records})
   return config
+
+
+def _entries(nav):
+  """Yields (page, page) and (title of a group, its list) of a navigation."""
+  for entry in nav:
+    for title, content in entry.items() if isinstance(entry, dict) else ():
+      if isinstance(content, list):
+        yield title, content
+        yield from _entries(content)
+      else:
+        yield content, content
+    if isinstance(entry, str):
+      yield entry, entry
 
 
 def on_files(files, config):
@@ -52,6 +68,8 @@ def on_files(files, config):
 def on_page_markdown(markdown, page, config, files):
   """Fills in tables from records; links notebooks and their pages."""
   del config
+  if page.file.src_uri.startswith(_WIDE):
+    page.meta['hide'] = ['toc']
   if templates.is_template(markdown):
     markdown = templates.render(markdown)
   text = re.sub(r'\(([^)\s]+)\.ipynb\)', r'(\1.md)', markdown)
@@ -59,6 +77,12 @@ def on_page_markdown(markdown, page, config, files):
   if files.get_file_from_path(str(path)) is not None:
     text += f'\n[This page as a notebook]({path.name})\n'
   return text
+
+
+def on_page_content(html, page, config, files):
+  """Draws formulas, so that a page fetches nothing to show them."""
+  del page, config, files
+  return formulas.drawn(html)
 
 
 def _title(path):
