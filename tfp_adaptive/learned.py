@@ -50,15 +50,15 @@ def as_tfp_kernel(
   """Returns the learned Hamiltonian sampler as TFP's own kernel.
 
   Momenta are drawn from N(0, (C C^T)^-1). Steps have the same distribution as
-  those of `frozen`, but each draw of momenta solves with C. TFP's kernel has
-  one number of leapfrog steps, the mean of a learned range. Trajectories of one
-  length may resonate with a period of the target.
+  those of `frozen`, but each draw of momenta needs a solve with C. TFP's kernel
+  has one number of leapfrog steps, the mean of a learned range. Trajectories of
+  one length may resonate with a period of the target.
 
   Args:
     kernel: The kernel that adapted, for a state that is one Tensor of vectors.
       Build it by `entropy_adaptive_hamiltonian`, or by
-      `gradient_adaptive_langevin` without shorter steps, which has one leapfrog
-      step.
+      `gradient_adaptive_langevin` without shorter steps, which takes one
+      leapfrog step.
     results: Its kernel results.
 
   Returns:
@@ -67,7 +67,7 @@ def as_tfp_kernel(
 
   Raises:
     ValueError: If the state is not one Tensor [chains..., d], or the kernel
-      follows no gradient of the target.
+      uses no gradient of the target.
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
@@ -173,11 +173,10 @@ def cost_per_step(
 ) -> interfaces.Cost:
   """Returns the cost of one step for each chain.
 
-  Wrappers around the kernel, also TFP's, cost nothing. Random numbers of
-  leapfrog steps, terms of a series and short steps count by their mean. The
-  numbers that were drawn are in the kernel results. If a range of leapfrog
-  steps is learned, frozen steps cost its mean, and adapting steps the mean of
-  the steps so far.
+  Wrappers around the kernel, also TFP's, cost nothing. If the number of
+  leapfrog steps, of terms of a series or of short steps is random, its mean is
+  used. The kernel results have the drawn numbers. If a range of leapfrog steps
+  is learned, frozen steps cost its mean, and adapting steps the mean so far.
 
   Args:
     kernel: A kernel built by a `tfpa` builder, or a wrapper around one.

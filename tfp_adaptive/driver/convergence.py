@@ -122,7 +122,7 @@ def worst(states, num_chain_dims):
 
 
 def thinning(num_draws, num_chains, num_ranked=1):
-  """Returns the thinning before draws are judged, 1 unless there are very many.
+  """Returns the thinning with which draws are judged; 1 for most runs.
 
   Args:
     num_draws: Draws of each chain.

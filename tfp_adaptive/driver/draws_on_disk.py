@@ -91,7 +91,7 @@ class DrawsOnDisk:
     found = self._state.load()
     if found is None:
       self._refuse_files()
-      # Here the folder is marked as this run's.
+      # This state marks the folder as belonging to this run.
       self._state.save([], step=0, num_rows=0, sizes=[], seconds={})
     if found is None or not found[1]['num_rows']:
       with checkpoint_lib.writing(self._folder):
@@ -219,7 +219,7 @@ class DrawsOnDisk:
   def _leaves_in_tree(self, template):
     """Returns {number of a leaf of the trace: its name in the tree}.
 
-    Only the tree holds these leaves, because they are the same there.
+    Only the tree holds these leaves, because it has the same values.
     """
     stats = [
       (name, rows)

@@ -7,7 +7,7 @@ settings.
 
 Native messages describe the machine, and each comes once: when TensorFlow is
 imported, with its first operation, or with the first program of XLA. So this
-file does these three things while `grep` filters stderr. `grep` also prints the
+file triggers all three while `grep` filters stderr. `grep` also prints the
 last words of an import that aborts. TensorFlow before 2.21 writes two more
 lines whenever a graph is frozen, see `while_freezing`.
 """

@@ -156,8 +156,8 @@ class _Given:
   def pulled_back(self, rows, scores):
     """Returns the gradient of log p(x(y)) + log |det| at y, [n, d].
 
-    It is the gradient at fixed drivers plus that with respect to the drivers,
-    on which the terms exp(b.u) and the inputs of h depend.
+    It is the gradient at fixed drivers plus the gradient with respect to the
+    drivers, on which the terms exp(b.u) and the inputs of h depend.
     """
     natural, lower = self._natural, self._lower
     found = lower.solve(scores * np.exp(natural.log_scale))

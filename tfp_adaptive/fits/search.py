@@ -240,7 +240,7 @@ class _Search:
     return np.sum(pairs_lib.robust(residuals), axis=-1)
 
   def _sheared(self, rows, scores, driver):
-    """Returns y and its scores after regressing the others on a driver."""
+    """Returns y and its scores after a regression of y on a driver."""
     along = rows[:, driver] - self._fitted @ rows[:, driver]
     weights = self._fitted * along
     slope = weights @ (rows + scores) / (weights @ along)

@@ -79,7 +79,7 @@ class Posterior:
       chains: `chains.Chains` that hold the draws.
       report: List of `Stage`.
       min_ess: Effective draws that every coordinate must have.
-      ended_by: See above.
+      ended_by: What ended the run before all checks passed, or ''.
     """
     self._problem, self._chains = problem, chains
     if chains.num_blocks:

@@ -1,7 +1,7 @@
 """Predictive draws of a joint distribution, and log densities of its data.
 
-The functions work draw by draw. With the unknowns of one draw, the model has a
-distribution for each other part.
+The functions work draw by draw. Given the unknowns of one draw, the model
+yields a distribution for each other part.
 """
 
 import warnings

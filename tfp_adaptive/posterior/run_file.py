@@ -21,8 +21,8 @@ from tfp_adaptive.posterior.posterior import Stage
 
 __all__ = ['Kept', 'RunFile']
 
-# Least seconds from one file to the next, and the same as a multiple of the
-# time for writing the last file. Large draws take long to write.
+# Least time between two files: in seconds, and in multiples of the time that
+# the last file took. Large draws take long to write.
 _SECONDS, _TIMES_ITS_OWN = 20.0, 20.0
 
 

@@ -61,9 +61,9 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
   """Samples a posterior; the user need not choose settings.
 
   The call finds starts, scales, trajectory lengths, the number of steps and the
-  structure of the sampler. The structure is a matrix, or a map if the scales of
-  some coordinates depend on others. All are learned from states and gradients
-  that the chains compute anyway.
+  structure of the sampler. The structure is a preconditioning matrix, a map if
+  scales depend on other coordinates, or replica exchange between modes. All are
+  learned from states and gradients that the chains compute anyway.
 
   The run stops when every coordinate has R-hat below 1.01 and `min_ess`
   effective draws in bulk and tails, and at least half of all gradients were

@@ -113,7 +113,7 @@ def _mean_log(theta, x):
 
 
 def _lengths(n, sizes):
-  """Returns the number of draws in a tail, 3 n / sqrt(S), [d].
+  """Returns the number of draws in a tail, 3 n / sqrt(S), [d], with sizes S.
 
   That is 3 sqrt(n) for independent draws and more for correlated ones. Lengths
   are rounded to powers of 1.2, so that many coordinates share one fit.

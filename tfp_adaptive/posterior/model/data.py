@@ -49,7 +49,7 @@ _NUM_PRIOR_DRAWS = 8
 
 
 class Checked(NamedTuple):
-  """A joint distribution and its data that fit each other."""
+  """What the checks found out about a joint distribution and its data."""
 
   # Names of all parts.
   names: list
@@ -108,9 +108,9 @@ def checked(model: Any, pins: dict, options: tuple = ()) -> Checked:
       a name is misspelled.
 
   Raises:
-    ValueError: If the model cannot be built or has a batch of its own, or if an
-      unknown is discrete. Also if data belong to no part, have another shape,
-      are not finite, or are outside of their support.
+    ValueError: If the model cannot be built or has batch axes, or if an unknown
+      is discrete. Also if data belong to no part, have another shape, are not
+      finite, or are outside of their support.
   """
   whole, before = kinds.unpinned(model)
   parts, events = parts_and_events(whole)

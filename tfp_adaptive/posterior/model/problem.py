@@ -145,7 +145,7 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
 
 
 def _map_of(model):
-  """Returns the map onto the supports, for which TFP draws from the prior."""
+  """Returns the map onto the supports. To find it, TFP draws from the prior."""
   try:
     return supports.bijector_of(model)
   except (TypeError, ValueError, tf.errors.OpError) as error:

@@ -91,7 +91,7 @@ def allowed(law: Any, value: tf.Tensor) -> Support:
   Args:
     law: `tfd.Distribution`, not a joint one.
     value: One draw, [batch..., event...], in the dtype of `law`. If that is not
-      floating, the value is float64, so that fractions are seen.
+      floating, the value is float64, so that fractions are detected.
   """
   for wrappers, walk in _WALKS:
     if kinds.is_a(law, *wrappers):

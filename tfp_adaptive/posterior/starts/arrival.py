@@ -53,7 +53,7 @@ def lost(log_prob, draws):
 def below(values, depth):
   """Returns which values are more than `depth` below the largest value.
 
-  If no value is finite, none is.
+  If no value is finite, no value counts as far below.
   """
   if not np.any(np.isfinite(values)):
     return np.zeros(values.shape, bool)

@@ -133,8 +133,8 @@ def around(draws):
 def without_own_proposals(trace):
   """Returns a trace without fields about the first replica's own proposals.
 
-  By an exchange, the first replica may receive a state from which proposals are
-  hopeless, and give it away by another exchange. This does not show that chains
+  An exchange may bring the first replica to a state whose proposals are all
+  rejected, until another exchange moves it away. This does not show that chains
   miss a region.
   """
   return {

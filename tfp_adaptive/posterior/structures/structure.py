@@ -5,9 +5,9 @@ candidate map or matrix f is fitted to half of the pairs. On the other half, y =
 f^-1(x) has the score s. If y is standard normal, y + s = 0 for every pair. The
 loss is a robust square of y + s, summed over coordinates.
 
-In a conditional Gaussian, scales and means depend on driving coordinates. A
-bent one has means that follow products of drivers too. In a path, the precision
-given the drivers is tridiagonal.
+In a conditional Gaussian, scales and means depend on driving coordinates. If it
+is bent, means follow products of drivers too. In a path, the precision given
+the drivers is tridiagonal.
 """
 
 import collections
@@ -280,7 +280,7 @@ def rebuilt(
   target_accept_prob=ACCEPT_PROB,
   exchange=None,
 ):
-  """Returns the `Choice` of the same name and values."""
+  """Returns a `Choice` from its saved fields."""
   found = dict(drivers=tuple(drivers), exponents=tuple(exponents))
   if exchange:
     part = modes.Exchange(*exchange)
