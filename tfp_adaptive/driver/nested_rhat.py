@@ -51,8 +51,8 @@ def by_beginning(halves):
 
   Args:
     halves: [n, 2 chains, d], the first halves of all chains, then the second
-      halves. If the groups do not divide the number of chains, chains at even
-      distances by rank are left out.
+      halves. If the groups do not divide the number of chains, some chains are
+      left out, at even distances by rank.
   """
   n, num_halves, size = halves.shape
   num_chains = num_halves // 2

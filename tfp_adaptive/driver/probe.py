@@ -57,8 +57,7 @@ def points(state: types.Structure, scale: Any = None) -> list:
     state: Tensor or structure of Tensors, [chains..., event...].
     scale: Deviations of a state that is one array, broadcast to its shape. The
       second and third point are then moved by up to 1 and 2.5 deviations.
-      `None`: they are moved by at most 0.7, and by up to 0.05 + 0.3 of the
-      size.
+      `None`: they are moved by at most 0.7, and by up to 0.05 + 0.3 |x|.
   """
   moved = [
     tf.nest.map_structure(lambda part, n=n: _moved(part, n, scale), state)

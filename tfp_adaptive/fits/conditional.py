@@ -49,7 +49,7 @@ class Params(NamedTuple):
   factor: np.ndarray
 
   def forward(self, rows):
-    """Returns x(z), log |det|, and a function from scores of x to z's."""
+    """Returns x(z), log |det|, and a function: scores of x -> scores of z."""
     is_diagonal, factor = self.factor.ndim == 1, self.factor
     mapped, log_det, pull = natural_lib.pulled_back(
       self.natural, rows * factor if is_diagonal else rows @ factor.T

@@ -181,8 +181,8 @@ class _Search:
     """Returns how precisions depend on each coordinate, and signs, [d] each.
 
     The true P x is h - g. The variable log |h - g| - log |P x| shows errors of
-    a precision. The result sums, over other coordinates, the share of its
-    variance that a coordinate explains. Signs are +-1.
+    a precision. The result sums, over other coordinates, the share of the
+    variable's variance that a coordinate explains. Signs are +-1.
     """
     weights = self._fitted[:, np.newaxis]
     true, fitted = (
@@ -200,7 +200,8 @@ class _Search:
   def _moved(self, now):
     """Returns how much each coordinate explains of others' residuals, [d].
 
-    A coordinate may enter times each term, and by its square if means may bend.
+    A coordinate is tried as a factor of each term, and squared if means may
+    bend.
     """
     states, weights = self._pairs.states, self._fitted[:, np.newaxis]
     share = weights / (1.0 + 0.25 * now.residual**2)

@@ -146,7 +146,7 @@ class Posterior:
     return self._chains.kernel
 
   def constrain(self, unconstrained: types.Structure) -> types.Structure:
-    """Returns vectors [..., d] in the model's structure and supports."""
+    """Maps vectors [..., d] to the model's structure and supports."""
     return self._problem.constrain(unconstrained)
 
   def more(self, num_draws: int) -> 'Posterior':
@@ -323,8 +323,8 @@ class Posterior:
         groups prior and prior_predictive are added too.
       coords: dict of dimension -> its labels, in addition to the labels that
         `sample_posterior` received.
-      dims: dict of name -> names of its dimensions, without chain and draw,
-        also in addition.
+      dims: dict of name -> names of its dimensions, without chain and draw, in
+        addition to the names that `sample_posterior` received.
 
     Raises:
       ValueError: See `posterior_predictive`.

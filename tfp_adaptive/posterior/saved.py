@@ -40,7 +40,7 @@ _KIND = 'posterior'
 
 
 class _Density(NamedTuple):
-  """A traced density, with digests of its program and code at that time."""
+  """A traced density, with the digests that its program and code then had."""
 
   # [chains, d] -> dict of values [chains] and gradients [chains, d].
   evaluate: Callable

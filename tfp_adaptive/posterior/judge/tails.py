@@ -52,8 +52,8 @@ def of_draws(draws, sizes):
 
   Args:
     draws: [n, chains, d].
-    sizes: Effective draws in the tails, [d]. With fewer, more draws form a
-      tail.
+    sizes: Effective draws in the tails, [d]. The fewer they are, the more draws
+      form a tail.
   """
   flat = np.asarray(draws, np.float64).reshape(-1, draws.shape[-1]).T
   sizes = np.clip(np.nan_to_num(sizes, nan=1.0), 1.0, flat.shape[1])

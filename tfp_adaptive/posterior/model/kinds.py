@@ -1,4 +1,4 @@
-"""Returns the kind of a distribution, and what the distribution wraps.
+"""Functions for the kind of a distribution, and for what it wraps.
 
 `tfd.Sample(d)` is an instance of `_Sample`, and not of `tfd.Sample`, if `d` is
 not a composite tensor. The functions here handle such cases.

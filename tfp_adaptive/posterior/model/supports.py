@@ -36,7 +36,7 @@ tfd = tfp.distributions
 
 
 class NoMapError(ValueError):
-  """The message is a clause: why an unknown cannot have a distribution."""
+  """The message, a clause, says why an unknown cannot have a distribution."""
 
 
 def bijector_of(model: Any) -> tfb.Bijector:

@@ -56,9 +56,9 @@ class Starts(NamedTuple):
 def draw(problem, density, num_chains, seed, is_late=lambda: False):
   """Returns the `Starts` of a run.
 
-  Starts that the user does not give are uniform in unconstrained space. If
-  density or gradient are not finite, starts are drawn again, and at last from
-  the prior. Then all starts move uphill, see `ascent`.
+  Starts that the user does not give are uniform in unconstrained space. While
+  density or gradient are not finite, starts are drawn again, and after 20 draws
+  from the prior. Then all starts move uphill, see `ascent`.
 
   Args:
     problem: `problem.Problem`.

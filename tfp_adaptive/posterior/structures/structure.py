@@ -49,7 +49,7 @@ _SHORTEST_PATH = 16
 # Structures that the host engine learns.
 ON_HOST = (DENSE, _CONDITIONAL, BENT)
 # A path is tried only if the median absolute rank correlation of adjacent
-# scores exceeds this value, and its noise by `_STANDARD_ERRORS`.
+# scores exceeds this value and `_STANDARD_ERRORS` standard errors.
 _LEAST_OF_NEIGHBOURS = 0.2
 # Blocks of pairs alternate between fitting and holding out. Each chain has at
 # least two, because a chain stuck in a narrow region differs from all others.
