@@ -197,7 +197,7 @@ def _steps():
 @pytest.mark.parametrize(
   'model, message',
   [
-    (tfd.Normal(0.0, 1.0), 'pass `log_prob`, without calling it'),
+    (tfd.Normal(0.0, 1.0), 'pass its `log_prob` without calling it'),
     (tfd.Normal(0.0, 1.0).log_prob(_START), 'without calling it'),
     (None, 'a log density, a function, but got NoneType'),
     (tfd.JointDistributionCoroutine, 'must be a `tfd.JointDistribution`'),
