@@ -2,6 +2,7 @@
 
 Symbols in this folder:
 
+    pi, q      density of the target, and of the proposal, q(y | x)
     x, y       current and proposed state, [chains..., d]
     g(x)       gradient of the log target at x
     s          step size

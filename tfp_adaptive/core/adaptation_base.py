@@ -1,4 +1,4 @@
-"""The base class of the adaptation wrappers, which step inside, then adapt."""
+"""The base class of wrappers that step an inner kernel and then adapt."""
 
 import tensorflow as tf
 
@@ -24,11 +24,11 @@ _MOST_COUNTED = 2**30
 
 
 class AdaptationWrapper(kernel_base.Wrapper):
-  """Base of the adaptation wrappers: step inside, then adapt or pass on.
+  """Base of the wrappers that adapt the proposal inside.
 
   A subclass sets `_parameters` and implements `bootstrap_results` and
-  `_adapt(states, previous_inner, results) -> results`, or `one_step` as a
-  whole. Its results have the fields `inner_results` and `step`.
+  `_adapt(states, previous_inner, results) -> results`, or overrides `one_step`.
+  The results have the fields `inner_results` and `step`.
   """
 
   replays = False  # Whether adapting steps replay the proposal.
@@ -48,7 +48,7 @@ class AdaptationWrapper(kernel_base.Wrapper):
 
   @property
   def proposal(self):
-    """The innermost kernel: the one with the preconditioner."""
+    """The innermost kernel, which has the preconditioner."""
     return stack.first_with(self.inner_kernel, 'preconditioner')
 
   @property
@@ -57,7 +57,7 @@ class AdaptationWrapper(kernel_base.Wrapper):
 
   @property
   def adapting_cost(self):
-    """Cost of an adapting step without the replay of its proposal."""
+    """Cost that adaptation adds to a step, except a replay of the proposal."""
     return interfaces.Cost(matrix_product=0)
 
   def frozen_at(self, results):
@@ -94,13 +94,13 @@ class AdaptationWrapper(kernel_base.Wrapper):
       return next_state, results
 
   def _is_adapting(self, previous, inner):
-    """Returns whether this step adapts, [] bool; short steps never do."""
+    """Returns whether this step adapts, [] bool; a short step does not."""
     is_short = stack.is_short(inner)
     is_adapting = previous.step < self.num_adaptation_steps
     return is_adapting & ~tf.convert_to_tensor(is_short)
 
   def _flat_state(self, state, inner):
-    """Returns the chains in the proposal's own space, [chains..., d]."""
+    """Returns the state in the space of the proposal, [chains..., d]."""
     state = stack.inner_state(state, inner)
     state = tf.nest.map_structure(tf.convert_to_tensor, state)
     accepted = self._mh_results(inner).accepted_results
@@ -143,10 +143,10 @@ def is_finite(structure):
 
 
 def mean_accept_prob(mh_results):
-  """Returns the mean over chains of min(1, exp(r)); a rejected NaN counts 0.
+  """Returns the mean over chains of min(1, exp(r)), [].
 
-  A chain whose density or gradient is not finite never moves. It is left out,
-  because no step size helps it.
+  Chains whose density or gradient is not finite never move. They are left out,
+  because no step size helps them.
   """
   ratio = mh_results.log_accept_ratio
   alive = is_alive(mh_results)
@@ -156,7 +156,7 @@ def mean_accept_prob(mh_results):
 
 
 def is_alive(mh_results):
-  """Returns whether density and gradient of chains are finite, [chains...]."""
+  """Returns whether a chain's density and gradient are finite, [chains...]."""
   accepted = mh_results.accepted_results
   alive = tf.math.is_finite(accepted.target_log_prob)
   grads = getattr(accepted, 'grads_target_log_prob', ())

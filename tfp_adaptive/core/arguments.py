@@ -25,7 +25,7 @@ __all__ = [
   'check_share',
 ]
 
-# Earlier name of an argument -> its name, and what to write.
+# Old name of an argument -> (new name, what to write).
 _RENAMED = {
   'randomize_num_steps': (
     'num_leapfrog_steps',
@@ -175,7 +175,7 @@ def check_gain(gain):
 
 
 def check_seed(seed):
-  """Refuses a value that is no seed, and `None`, which cannot be repeated."""
+  """Refuses a value that is no seed, such as `None`."""
   if not _is_seed(seed):
     raise ValueError(
       '`seed` must be an int, a pair of ints or a [2] int Tensor, so that the '

@@ -2,9 +2,9 @@
 
 A kernel that is fitted between its steps names the steps after which a fit is
 due (`Kernel.fit_steps`), and makes the fit (`Kernel.fitted_at`). A driver that
-runs such a kernel in blocks promises to end blocks there and to ask for the
-fits. A kernel that starts without this promise raises an error, because its map
-would never be fitted.
+runs such a kernel promises to end a block at each of these steps and to call
+the fit there. A kernel that starts without this promise raises an error,
+because its map would never be fitted.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _PROMISED = contextvars.ContextVar('promised', default=())
 
 
 def steps(kernel: tfp.mcmc.TransitionKernel) -> list[int]:
-  """Returns the steps after which a kernel, or one inside, is fitted."""
+  """Returns the steps after which a kernel or an inner kernel is fitted."""
   found = {step for one in stack.ours_of(kernel) for step in one.fit_steps}
   return sorted(found)
 
@@ -40,8 +40,8 @@ def fitted(
 
   Args:
     kernel: The kernel.
-    state: Its state.
-    results: Its results.
+    state: State of the chains.
+    results: Results of `kernel`.
     step: Number of steps taken so far.
   """
   for one, place, own in stack.ours(kernel, state, results):
@@ -52,7 +52,7 @@ def fitted(
 
 @contextlib.contextmanager
 def promised(kernel: tfp.mcmc.TransitionKernel) -> Iterator[None]:
-  """Promises the fits of a kernel, for as long as the context is open."""
+  """Promises the fits of a kernel while the context is open."""
   token = _PROMISED.set(tuple(steps(kernel)))
   try:
     yield

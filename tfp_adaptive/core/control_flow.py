@@ -1,4 +1,4 @@
-"""A conditional that XLA does not copy, and a stage that it does not repeat."""
+"""A conditional without copies under XLA, and code that XLA runs only once."""
 
 import tensorflow as tf
 
@@ -8,8 +8,8 @@ __all__ = ['apply_if', 'in_stage']
 def apply_if(predicate, function, *values):
   """Returns `function(*values)` where the predicate holds, else `values`.
 
-  The conditional is a loop of at most one turn instead of `tf.cond`. XLA passes
-  values through a loop in place, but copies them in both branches of `tf.cond`.
+  The conditional is a loop of at most one iteration instead of `tf.cond`. XLA
+  keeps values of a loop in place, but copies them in branches of `tf.cond`.
 
   Args:
     predicate: [] bool.
@@ -32,14 +32,14 @@ def in_stage(function, *args):
 
   XLA on CPU fuses a value into the code that uses the value, and computes it
   again for every entry of the result. This made a chain of small decompositions
-  a thousand times slower. A loop of one turn prevents the fusion.
+  a thousand times slower. A loop of one iteration prevents the fusion.
 
   Args:
     function: Takes `args` and no other Tensor; returns a structure of Tensors.
-    *args: Structures of Tensors, of static shapes, floating first.
+    *args: Structures of Tensors with static shapes, a floating Tensor first.
 
   Returns:
-    What the function returns.
+    The result of `function`.
   """
   first = tf.reshape(tf.nest.flatten(args)[0], [-1])[0]
   specs = tf.nest.map_structure(tf.TensorSpec.from_tensor, args)
@@ -47,7 +47,7 @@ def in_stage(function, *args):
   start = tf.nest.map_structure(
     lambda spec: tf.zeros(spec.shape, spec.dtype), traced.structured_outputs
   )
-  # Always true, also for NaN, but neither XLA nor a graph optimizer sees this.
+  # This is always true, also for NaN, but XLA and graph optimizers do not know.
   # A negated comparison would be rewritten to one that is False for NaN.
   goes = tf.math.is_nan(first) | (first <= 0.0) | (first > 0.0)
   (results,) = apply_if(goes, lambda _: [traced(*args)], start)

@@ -38,7 +38,7 @@ def let_go(graph):
   as well, but not the graph of a `tf.function` that is called inside.
 
   Args:
-    graph: A `tf.Graph`, traced to its end.
+    graph: A `tf.Graph` whose trace is complete.
   """
   tfp_private.forget_bijections(graph)
   graphs, seen = [graph], set()

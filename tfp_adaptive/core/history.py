@@ -2,7 +2,7 @@
 
 After T steps, the state of step t is in the history with probability
 proportional to (t / T)^(recency - 1). Recency 1 is a plain reservoir sample.
-Recency 2, used here, forgets the first steps, which a far start spoils.
+Here it is 2, because the first steps may be far from the bulk of the target.
 """
 
 import collections
@@ -48,10 +48,9 @@ class History(
 
   @classmethod
   def merged(cls, parts, before):
-    """Returns a history whose rows come from all shards in turn.
+    """Returns a history whose rows are taken from the shards in turn.
 
-    Every shard has a sample of the states of its own chains, so that all shards
-    get an equal share.
+    A shard has only states of its own chains. All shards get an equal share.
     """
     del before
     place = tf.range(ps.shape(parts[0].points)[0]) % len(parts)
@@ -83,8 +82,8 @@ def start(num_points, event_size, dtype):
 def in_order(history):
   """Returns points [n, d] and weights [n], by chain and then by time.
 
-  A block of rows that is held out is then as far from the other rows as
-  possible. Neighbors in a chain are alike, and would make a fit look better.
+  Neighbors in a chain are alike. In this order, a block of rows that is held
+  out for a test has few neighbors among the other rows.
   """
   order = tf.argsort(history.time, stable=True)
   chain = tf.gather(history.chain, order)
@@ -101,8 +100,9 @@ def weights(history):
 def add(history, rows, seed):
   """Offers one state of every chain.
 
-  Every chain writes to a stratum of its own. No two chains write to one place,
-  and all chains keep an equal share.
+  States fill the rows one after the other. Once the history is full, every
+  chain replaces states in rows of its own. With more chains than rows, chains
+  take turns.
 
   Args:
     history: `History`.
@@ -118,10 +118,10 @@ def add(history, rows, seed):
   dtype = rows.dtype
   place_seed, keep_seed = random.split(seed, 2)
   index = tf.range(num_rows)
-  # Strata consist of whole rows, because two chains must not share a row.
+  # Each chain has whole rows, because two chains must not write to one row.
   first = index * num_points // num_rows
   width = (index + 1) * num_points // num_rows - first
-  # Uniforms are in (0, 1], and a 1 would fall into the next stratum.
+  # Uniforms are in (0, 1], and a 1 would give a row of the next chain.
   spot = random.uniform([num_rows], tf.float64, place_seed)
   offset = tf.cast(spot * tf.cast(width, tf.float64), tf.int32)
   slot = first + tf.minimum(offset, width - 1)
@@ -159,7 +159,7 @@ def effective_size(point_weights):
 def spread(points, point_weights, count):
   """Returns `count` of the points, evenly spaced by cumulative weight.
 
-  Evenly spaced rows could be empty, because rows are filled from the first on.
+  Rows at equal distances could be empty while the history fills.
   """
   share = tf.cumsum(point_weights) / tf.reduce_sum(point_weights)
   spots = tf.linspace(tf.constant(0.0, share.dtype), 1.0, 2 * count + 1)[1::2]
@@ -186,7 +186,7 @@ def from_draws(history, draws):
 
   If k exceeds the number of points n, every (k / n)-th draw is kept; fewer
   draws leave rows empty. The draws count as k states seen, and states of the
-  run replace them like others.
+  run may replace them.
   """
   num_points, num_draws = ps.shape(history.points)[0], ps.shape(draws)[0]
   count = ps.minimum(num_points, num_draws)

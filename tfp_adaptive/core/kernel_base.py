@@ -1,9 +1,8 @@
-"""The base class of all kernels, and the questions each kernel answers.
+"""The base class of all kernels.
 
-`tfpa.frozen`, costs, warnings and traces walk down the nested kernels and ask
-each of them. A kernel answers only for itself, from its own results. A new
-kernel overrides the methods for which it has an answer, and no other module has
-to know the kernel.
+`tfpa.frozen`, costs, warnings and traces call these methods of each nested
+kernel. A method uses only the kernel's own results. A new kernel overrides the
+methods that apply to it, and no other module has to know the kernel.
 """
 
 from collections.abc import Iterator
@@ -55,7 +54,7 @@ class Kernel(tfp_private.TransitionKernel):
     return self._parameters['name'] or type(self).__name__
 
   def frozen_at(self, results: Any) -> tfp_private.TransitionKernel:
-    """Returns a kernel that is fixed at what was learned.
+    """Returns a kernel with the learned values, which no longer adapts.
 
     Args:
       results: This kernel's own results.
@@ -63,7 +62,7 @@ class Kernel(tfp_private.TransitionKernel):
     return self.copy(**self.learned_at(results))
 
   def learned_at(self, results: Any) -> dict[str, Any]:
-    """Returns what was learned, as arguments of the constructor.
+    """Returns the learned arguments of the constructor, by name.
 
     Args:
       results: This kernel's own results.
@@ -119,7 +118,7 @@ class Kernel(tfp_private.TransitionKernel):
     return {}
 
   def warnings_before(self, state: Any, results: Any) -> Iterator[str]:
-    """Yields what the user should know before the first step.
+    """Yields warnings for the user before the first step.
 
     Args:
       state: State of the chains in this kernel's own space.
@@ -131,7 +130,7 @@ class Kernel(tfp_private.TransitionKernel):
   def warnings_after(
     self, results: Any, trace: dict[str, np.ndarray]
   ) -> Iterator[str]:
-    """Yields what the user should know before trusting the draws.
+    """Yields warnings for the user about the draws.
 
     Args:
       results: This kernel's own results after the last step.
@@ -141,7 +140,7 @@ class Kernel(tfp_private.TransitionKernel):
     return iter(())
 
   def cost(self, adapting: bool) -> Cost | None:
-    """Returns the cost of a step for each chain, `None` if it is unknown.
+    """Returns the cost of one step of one chain, `None` if it is unknown.
 
     Args:
       adapting: Whether an adaptation replays the step.
@@ -150,7 +149,7 @@ class Kernel(tfp_private.TransitionKernel):
     return None
 
   def cost_at(self, results: Any, kind: StepKind) -> Cost | None:
-    """Returns the cost of a step, with what outer adaptations add.
+    """Returns the cost of a step, with the costs that outer adaptations add.
 
     Args:
       results: This kernel's own results, or `None`.

@@ -1,8 +1,8 @@
 """Merges the results of several shards into one.
 
-Floating numbers become their mean, and integers those of the first shard.
-Results with other fields derive from `Merging` and name a rule for each of
-them, or override `merged`.
+By default floating values are averaged, and integers are taken from the first
+shard. Results that need other rules derive from `Merging`. They name the rules
+by field, or override `merged`.
 """
 
 import tensorflow as tf
@@ -22,8 +22,7 @@ class Merging:
   """Base of the namedtuples whose fields have rules of their own.
 
   Attributes:
-    merge_rules: Field -> function of its values, a list, and of the value that
-      all shards had before.
+    merge_rules: Field -> function of (values of the shards, value before).
   """
 
   __slots__ = ()
@@ -47,11 +46,11 @@ class Merging:
 
 
 def merged(parts, before):
-  """Returns what shards have learned as one structure.
+  """Returns the merged results of all shards.
 
   Args:
     parts: List of structures, one of each shard.
-    before: The structure that all had before.
+    before: The structure that all shards had before.
   """
   one = parts[0]
   if isinstance(one, Merging):
@@ -66,9 +65,9 @@ def merged(parts, before):
 
 
 def mean(parts):
-  """Returns the mean of Tensors with one shape; for integers, the first.
+  """Returns the mean of floating Tensors of one shape; else the first Tensor.
 
-  Equal values are returned as they are, also infinite ones. The mean has no
+  Equal values are returned unchanged, also infinite ones. The mean has no
   weights, because all shards have the same number of chains.
   """
   one = parts[0]
@@ -87,18 +86,18 @@ def counted(values, before):
 
 
 def largest(values, before):
-  """Returns the largest value, for the steps of a schedule.
+  """Returns the largest value, for the step numbers of a schedule.
 
-  Steps differ between shards, because searches for a first scale end at
-  different steps. Their mean need not be a whole number, and an optimizer that
-  acts at every n-th update would then never act.
+  Step numbers differ between shards, because searches for a first scale end at
+  different steps. The mean may be no whole number. An optimizer that acts at
+  every n-th update would then never act.
   """
   del before
   return tf.reduce_max(tf.stack(values), axis=0)
 
 
 def first(values, before):
-  """Returns the first value, for fits, because a mean of fits is not a fit."""
+  """Returns the first value. Fits use it, because a mean of fits is no fit."""
   del before
   return values[0]
 

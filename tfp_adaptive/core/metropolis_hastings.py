@@ -4,9 +4,9 @@ It differs from `tfp.mcmc.MetropolisHastings` in two ways:
 
 * The uniform comes from `core/random`, so that the decision is the same in
   eager mode, in a graph and under XLA.
-* `accepted_results` have no fields of one step (`seed`, `noise`,
-  `trajectory`), and `proposed_results` no fields that all chains share (params
-  and lengths). Such fields are not merged by chain or carried twice.
+* `accepted_results` lack the fields that describe one step (`seed`, `noise`,
+  `trajectory`). `proposed_results` lack the fields that all chains share
+  (params and lengths).
 """
 
 import tensorflow as tf
@@ -44,7 +44,7 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
 
     Args:
       inner_kernel: An uncalibrated proposal.
-      name: Prefix of op names.
+      name: Prefix of the names of bootstrap ops.
 
     Raises:
       ValueError: If the momenta of the proposal need another acceptance rule.
@@ -132,7 +132,7 @@ def _choose(is_accepted, proposed, current):
 
 
 def _choose_results(is_accepted, proposed, current):
-  """Selects results by chain; fields that all chains share pass through."""
+  """Selects results by chain; fields that all chains share stay the same."""
   chosen = tfp_private.choose(
     is_accepted, _without(proposed, _LAW_FIELDS), _without(current, _LAW_FIELDS)
   )

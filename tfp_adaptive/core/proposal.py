@@ -48,7 +48,7 @@ class ProposalResults(
     grads_target_log_prob: Gradient of the target, in the structure of the
       state; `[]` for proposals that use no gradient.
     log_acceptance_correction: log q(x | y) - log q(y | x), [chains...].
-    preconditioner_params: Raw entries of the scale factor, shared by chains.
+    preconditioner_params: Params of the scale factor, which all chains share.
     step_size: Multiplies the scale factor; [] or [chains..., 1].
     num_leapfrog_steps: Range (fewest, most) from which the number of leapfrog
       steps is drawn, [2] int32, if it is learned; else `[]`.
@@ -62,7 +62,7 @@ class ProposalResults(
 
 
 class UncalibratedProposal(kernel_base.Kernel):
-  """Base of the proposals y = x + s C(params) (noise, and perhaps a drift)."""
+  """Base of the proposals y = x + s C e; a subclass may add a drift."""
 
   is_calibrated = False
   uses_gradient = False
@@ -85,10 +85,10 @@ class UncalibratedProposal(kernel_base.Kernel):
       target_log_prob_fn: Called as TFP calls targets: `fn(x)`, `fn(*parts)`
         for a list or tuple, `fn(**parts)` for a dict. Returns [chains...].
       preconditioner: An `interfaces.Preconditioner`.
-      step_size: Multiplies the scale factor C, no unit; [] or [chains..., 1].
+      step_size: Multiplies C; dimensionless; [] or [chains..., 1].
       experimental_shard_axis_names: `None`, or the shard axis of every part
         of the state; all parts must be sharded along the same axes.
-      name: Prefix of op names.
+      name: Prefix of the names of bootstrap ops.
       target_is_stochastic: Whether the target takes a `seed` and returns an
         estimate; `None` for proposals that take exact targets only.
     """
@@ -147,7 +147,7 @@ class UncalibratedProposal(kernel_base.Kernel):
     return dict(log_scale=operator.log_abs_determinant() / size)
 
   def num_steps_at(self, results):
-    """Returns one number of leapfrog steps for all steps, an int."""
+    """Returns the fixed number of leapfrog steps, an int."""
     del results
     return self.num_leapfrog_steps
 
@@ -207,7 +207,7 @@ class UncalibratedProposal(kernel_base.Kernel):
     )
 
   def _factor(self, results):
-    """Returns step_size C as an `interfaces.ScaleFactor`."""
+    """Returns s C as an `interfaces.ScaleFactor`."""
     return scale_factor.scaled(
       scale_factor.at(self.preconditioner, results.preconditioner_params),
       results.step_size,
@@ -220,13 +220,13 @@ class UncalibratedProposal(kernel_base.Kernel):
   def _shard_seed(self, seed):
     """Returns the seed of draws that differ from shard to shard."""
     for axis in self._shard_axes():
-      # The salt keeps the seed of a shard apart from the seed of all shards.
+      # Without the salt, shard 0 could get the seed that all shards share.
       seed = random.fold_in(seed, _SHARD_SALT)
       seed = random.fold_in(seed, tfp_private.get_axis_index(axis))
     return seed
 
   def event_sum(self, rows):
-    """Sums over the event, across shards too."""
+    """Sums over the event dimension, also across shards."""
     total = tf.reduce_sum(rows, axis=-1)
     for axis in self._shard_axes():
       total = tfp_private.psum(total, axis)

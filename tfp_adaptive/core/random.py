@@ -43,7 +43,7 @@ def split(seed, num):
 
 
 def fold_in(seed, data):
-  """Returns the seed of counter value `data` ([] integer) under `seed`."""
+  """Returns a seed that depends on `seed` and on `data`, [] integer."""
   folded = tf.random.experimental.stateless_fold_in(
     seed, tf.cast(data, tf.int32), alg='philox'
   )
@@ -65,8 +65,8 @@ def log_uniform(shape, dtype, seed):
 def normal(shape, dtype, seed):
   """Draws standard normals by the Box-Muller transform."""
   size = ps.reduce_prod(shape)
-  # sqrt(-2 log u) (cos 2 pi v, sin 2 pi v) are two independent normals, also
-  # if they are turned by an eighth, as `rotated_cos_and_sin` does.
+  # sqrt(-2 log u) (cos 2 pi v, sin 2 pi v) are two independent normals, also if
+  # the angle is shifted by pi / 4, as in `rotated_cos_and_sin`.
   first, second = _uniform_pairs((size + 1) // 2, dtype, seed)
   radius = tf.sqrt(-2.0 * tf.math.log(first))
   cos, sin = trigonometry.rotated_cos_and_sin(second)
@@ -88,9 +88,9 @@ def _uniform_pairs(size, dtype, seed):
     bits = _philox_bits([2, size], seed)
     draws = (tf.cast(bits, tf.float64) + 0.5) * 2.0**-64
     return draws[0], draws[1]
-  # The halves of a 64-bit draw take half the work of two 32-bit draws. They are
-  # joined, not interleaved, because XLA would compute the normals again for
-  # each of their uses.
+  # Splitting a 64-bit draw takes half the work of two 32-bit draws. The halves
+  # are joined, not interleaved, because XLA would compute interleaved normals
+  # again for each of their uses.
   bits = _philox_bits([2, (size + 1) // 2], seed)
   halves = [
     tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64)),

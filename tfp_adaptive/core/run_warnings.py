@@ -4,7 +4,7 @@ import numpy as np
 
 __all__ = ['acceptance', 'at_bounds', 'chain_name', 'chain_names']
 
-_FEWEST_DECISIONS = 500  # With fewer, an acceptance rate says little.
+_FEWEST_DECISIONS = 500  # With fewer decisions the acceptance rate is noise.
 _WIDEST_MISS = 0.15  # A larger error of the acceptance rate gets a warning.
 _MOST_NAMES = 10
 
@@ -35,12 +35,12 @@ def at_bounds(criterion, state, problem, accepted):
 
   Args:
     criterion: `interfaces.Criterion`.
-    state: Its state.
+    state: State of the criterion.
     problem: `interfaces.ProblemSize`.
     accepted: Decisions of the draws, numpy bool, or `None`.
   """
   traced = criterion.trace(state)
-  # A weight rises for as long as the acceptance is above its target.
+  # The entropy weight rises while the acceptance is above its target.
   may_be_high = criterion.may_exceed_target and (
     accepted is not None and np.mean(accepted) > criterion.target_accept_prob
   )

@@ -22,8 +22,7 @@ _LEAST = 1e-15  # The square of its inverse is finite in float32.
 def apply(operator, rows, adjoint=False):
   """Multiplies every row of `rows` ([chains..., d]) by the operator.
 
-  All chains go through one matrix product, whatever their number of
-  dimensions.
+  All chains, with any number of chain dimensions, share one matrix product.
   """
   if isinstance(operator, tf.linalg.LinearOperatorDiag):
     return operator.diag * rows
@@ -40,7 +39,7 @@ def apply(operator, rows, adjoint=False):
 
 
 def _apply_dense(matrix, rows, adjoint):
-  """Multiplies rows from the right: no transpose of the chains."""
+  """Multiplies rows by the transposed matrix, which copies no rows."""
   product = tf.matmul(as_rows(rows), matrix, transpose_b=not adjoint)
   return tf.reshape(product, ps.shape(rows))
 
@@ -80,8 +79,8 @@ def at(preconditioner, params):
 def around(preconditioner, params, tangent):
   """Returns C(params) (I + E), differentiable in the tangent at zero.
 
-  The tangent E must be zero: no product with E is formed, forward or backward.
-  The gradient in E is an outer product of rows that are computed anyway:
+  E must be zero, because no product with E is computed. The gradients in E are
+  outer products of rows that are computed anyway. For any rows c, e, g and v:
 
     c^T C (I + E) v:        (C^T c) v^T
     c^T (I + E)^T C^T g:    (C^T g) c^T
@@ -144,7 +143,7 @@ def around(preconditioner, params, tangent):
 
 
 def scaled(factor, step_size):
-  """Returns step_size * C, with the log determinant of C alone."""
+  """Returns step_size * C, with the log determinant of C without step size."""
   return factor._replace(
     apply=lambda v: step_size * factor.apply(v),
     apply_adjoint=lambda g: step_size * factor.apply_adjoint(g),

@@ -2,19 +2,21 @@
 
 A step size that suits the bulk of a target is almost always rejected in a
 narrow region. Chains seldom enter such a region, but stay for thousands of
-steps once inside. No diagnostic sees a region that no chain entered. A step is
-therefore shorter with a probability that does not depend on the state:
+steps once inside. No diagnostic sees a region that no chain entered. The step
+size s is therefore smaller with a probability that does not depend on the
+state:
 
-  s_t = s m,   log m ~ U(log 0.1, 0) with probability `share`, m = 1 else
+  s_t = s m,   log m ~ U(log 0.1, 0) with probability `share`, else m = 1
 
-The step with each m is reversible, and so is their mixture. All chains draw the
-same m. Adaptations skip short steps, which say nothing about the step size that
-is learned.
+Steps with a fixed m are reversible, and so is a mixture of such steps. All
+chains draw the same m. Adaptations skip short steps, because a short step says
+nothing about s.
 
-If the target has no narrow region, the short steps are wasted. They are taken
-only if the warm-up finds one: a proposal with a log ratio below -20, which is
-never accepted. Among 32,000 proposals on Gaussians, regressions and item
-responses there was none. Funnels and hierarchies have one in 2 to 1000.
+If the target has no narrow region, short steps are wasted. The warm-up counts
+proposals with a log ratio of at most -20, which are almost never accepted. If
+more than 1 in 1000 proposals are of this kind, short steps continue. Gaussians,
+regressions and item responses had none in 32,000 proposals. Funnels and
+hierarchies have one in 2 to 1000.
 
 With `while_adapting`, only adapting steps are short. All chains share one step
 size, and a chain may start where the target is far steeper than elsewhere. An
@@ -43,8 +45,8 @@ __all__ = ['ShortSteps', 'ShortStepsResults', 'around', 'check_share', 'draw']
 
 _SHORTEST = 0.1
 _SHARE = 0.2  # Share of short steps if a narrow region was found.
-_MOST_LOST = 1e-3  # One was found if a larger share of the log ratios ...
-_NEVER = -20.0  # ... is below this.
+_MOST_LOST = 1e-3  # A region was found if a larger share of log ratios ...
+_NEVER = -20.0  # ... is not above this.
 _GAIN = 4.0  # How fast proposals of the first steps are forgotten.
 _NOTHING = interfaces.Cost(matrix_product=0)
 _SALT = 7  # Separates these draws from the noise, which has the same seed.
@@ -71,7 +73,7 @@ class ShortStepsResults(
       `proposed_results` have the step size of the step just taken.
     is_short: Whether the last step was short, [] bool.
     short_step_share: Share of the next steps that are short, [].
-    share_lost: Share of never accepted proposals among the adapting steps that
+    share_lost: Share of log ratios of at most -20 in the adapting steps that
       were not short; later steps count more, [].
     step: Steps taken, [] int32.
     num_full: Adapting steps that were not short, [] int32.
@@ -103,8 +105,8 @@ class ShortSteps(kernel_base.Wrapper):
       short_step_share: Share of the steps that are short, in [0, 1). By default
         a fifth if the adaptation finds a narrow region, else none.
       shortest: Least factor of the step size, in (0, 1).
-      while_adapting: Whether only adapting steps may be short; then a share
-        must be given.
+      while_adapting: Whether only adapting steps may be short. If so, give a
+        `short_step_share`.
       name: Prefix of op names.
 
     Raises:
@@ -165,7 +167,7 @@ class ShortSteps(kernel_base.Wrapper):
       )
 
   def _draw(self, previous, dtype, seed):
-    """Returns m, []."""
+    """Returns the factor m of the step size, []."""
     options = self._parameters
 
     def drawn(_=None):
@@ -179,7 +181,7 @@ class ShortSteps(kernel_base.Wrapper):
     return control_flow.apply_if(is_adapting, drawn, one)[0]
 
   def _counted(self, results):
-    """Returns results with the shares of lost proposals and of short steps."""
+    """Returns results with new `share_lost` and `short_step_share`."""
     num_adaptation_steps = self._parameters['num_adaptation_steps']
     if not num_adaptation_steps or self._parameters['while_adapting']:
       return results
@@ -204,7 +206,8 @@ class ShortSteps(kernel_base.Wrapper):
     """Returns the share of the adapting steps that were not short, a float.
 
     Args:
-      results: Results of this kernel, or `None`: a learned share is then 0.
+      results: Results of this kernel. With `None`, a learned share of short
+        steps counts as 0.
     """
     share = self._parameters['short_step_share']
     if share is not None or results is None:
@@ -222,7 +225,7 @@ class ShortSteps(kernel_base.Wrapper):
     return around(inner, 0, share, self._parameters['shortest'])
 
   def cost_at(self, results, kind):
-    """Returns the mean cost; a short step costs as one of a frozen kernel."""
+    """Returns the mean cost; a short step costs as much as without adapting."""
     inner = None if results is None else results.inner_results
     taught = stack.cost(self.inner_kernel, inner, kind)
     if taught is None:
@@ -239,11 +242,11 @@ class ShortSteps(kernel_base.Wrapper):
 
 
 def around(kernel, num_adaptation_steps, share, shortest=_SHORTEST):
-  """Returns the kernel with short steps, or itself if no step is short.
+  """Returns the kernel with short steps, or `kernel` if no step is short.
 
   Args:
     kernel: See `ShortSteps`.
-    num_adaptation_steps: Steps that look for narrow regions, may be 0.
+    num_adaptation_steps: Number of steps that look for narrow regions, or 0.
     share: See `ShortSteps`.
     shortest: See `ShortSteps`.
   """
@@ -257,7 +260,7 @@ def around(kernel, num_adaptation_steps, share, shortest=_SHORTEST):
 
 
 def draw(share, dtype, seed, shortest=_SHORTEST):
-  """Returns m, [].
+  """Returns the factor m of the step size, [].
 
   Args:
     share: Probability of a short step, a float or [].

@@ -33,7 +33,7 @@ _NOT_SHOWN = {
 def remembers_call(
   factory: Callable[_Arguments, _Part],
 ) -> Callable[_Arguments, _Part]:
-  """Decorates a factory, so that a part shows the arguments it was made from.
+  """Decorates a factory, so that a part shows the arguments of the factory.
 
   Arrays are shown by shape and dtype, so that a part does not keep them alive.
 
@@ -52,7 +52,7 @@ def remembers_call(
 
 
 def kernel(kernel: Any) -> str:
-  """Returns nested kernels, one below the other, with their arguments.
+  """Returns a text with nested kernels, one below the other, and arguments.
 
   Arguments that are `None` or have their default are left out.
 

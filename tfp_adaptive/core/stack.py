@@ -1,4 +1,4 @@
-"""The one walk down nested kernels, and down their results.
+"""Functions of nested kernels and of their results.
 
 TFP's wrappers keep the inner kernel and its results under several names. Only
 this module knows these names.
@@ -37,9 +37,9 @@ _INNER = ('accepted_results', 'inner_results')
 def kernels(kernel):
   """Returns the kernel and all kernels inside, a list, outermost first.
 
-  The inner kernel of a `TransformedTransitionKernel` is the one that steps,
-  which is rebuilt around the transformed target. A kernel with several inner
-  kernels, such as `ReplicaExchangeMC`, ends the walk.
+  A `TransformedTransitionKernel` steps a copy of its inner kernel with the
+  transformed target, and this copy is returned. A kernel with several inner
+  kernels, such as `ReplicaExchangeMC`, ends the list.
   """
   stack = [kernel]
   while True:
@@ -54,7 +54,7 @@ def levels(kernel, results):
 
   Args:
     kernel: A kernel.
-    results: Its results, or `None`; then all results are `None`.
+    results: Results of `kernel`. With `None`, all results are `None`.
   """
   found = []
   for one in kernels(kernel):
@@ -79,8 +79,9 @@ def ours(kernel, state, results):
 
   Args:
     kernel: A kernel.
-    state: Its state, or `None`. Each kernel gets the state in its own space.
-    results: Its results.
+    state: State of `kernel`, or `None`. An inner kernel gets the state in its
+      own space.
+    results: Results of `kernel`.
   """
   for one, own in levels(kernel, results):
     if own is None:
@@ -114,7 +115,7 @@ def replaced(results, old, new):
 
 
 def proposal_results(results):
-  """Returns the results of the innermost kernel from those around it."""
+  """Returns the results of the innermost kernel."""
   while (inner := inner_results(results)) is not None:
     results = inner
   return results
@@ -124,8 +125,8 @@ def inner_state(state, results):
   """Returns the state in the space of the innermost kernel.
 
   Args:
-    state: State of the kernel that `results` belong to.
-    results: Results of a kernel, with a transformation inside or without.
+    state: State of the outermost kernel.
+    results: Results of the outermost kernel.
   """
   while results is not None:
     if 'transformed_state' in getattr(results, '_fields', ()):
@@ -138,7 +139,7 @@ def is_short(results):
   """Returns whether the last step was short, [] bool or False.
 
   Args:
-    results: Results of a kernel, with `ShortSteps` inside or without.
+    results: Results of a kernel, which may have `ShortSteps` inside.
   """
   while results is not None:
     if 'is_short' in getattr(results, '_fields', ()):
@@ -206,7 +207,7 @@ def metropolis_hastings_results(results):
 
 
 def frozen(kernel, results):
-  """Returns a kernel that is fixed at what `kernel` has learned.
+  """Returns a kernel with the values that `kernel` has learned.
 
   TFP's adaptation wrappers are removed, and its other wrappers stay.
   """
@@ -227,7 +228,7 @@ def cost(kernel, results, kind):
 
   Args:
     kernel: A kernel.
-    results: Its own results, or `None`.
+    results: Results of `kernel`, or `None`.
     kind: `kernel_base.StepKind`.
   """
   if isinstance(kernel, kernel_base.Kernel):
@@ -239,7 +240,7 @@ def cost(kernel, results, kind):
 
 
 def _inner(kernel):
-  """Returns the kernel that steps inside of another one, or `None`."""
+  """Returns the kernel that `kernel` steps, or `None`."""
   inner = getattr(kernel, '_inner_kernel', None)
   if inner is None:
     inner = getattr(kernel, 'inner_kernel', None)

@@ -48,8 +48,8 @@ def as_tensors(init_state):
 def names(structure, prefix=''):
   """Returns the names of all parts, in the order of `tf.nest.flatten`.
 
-  Names are the keys of dicts and the fields of namedtuples, nested ones `a.b`.
-  Parts of a sequence are x0, x1, ..., and a single Tensor is x.
+  Names are the keys of dicts and the fields of namedtuples, joined as `a.b` for
+  nested parts. Parts of a sequence are x0, x1, ..., and a single Tensor is x.
   """
   if hasattr(structure, '_asdict'):
     items = list(structure._asdict().items())
@@ -92,7 +92,7 @@ def as_rows(flat):
 def event_size(flat):
   """Returns the size of rows [chains..., event_size], an int if it is static.
 
-  It may be static even if the number of chains is not.
+  The size may be static even if the number of chains is not.
   """
   size = flat.shape[-1]
   return ps.shape(flat)[-1] if size is None else size
@@ -164,9 +164,9 @@ def value(target_log_prob_fn, state, shape=None):
 def fresh(state):
   """Returns the state in new Tensors.
 
-  TFP's bijectors, and so the log_prob of a multivariate normal, cache what they
-  computed from a Tensor. For the same Tensor they return the cached value. It
-  may lie outside the current gradient tape or in another branch of a `tf.cond`.
+  TFP's bijectors cache the values that they compute from a Tensor. The log_prob
+  of a multivariate normal uses bijectors. A cached value may lie outside the
+  current gradient tape or in another branch of a `tf.cond`.
   """
   return tf.nest.map_structure(tf.identity, state)
 

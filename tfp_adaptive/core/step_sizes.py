@@ -5,12 +5,11 @@ than a step size use the rule of Robbins and Monro (`change`):
 
   log s <- log s + rate_t (accept - target).
 
-Adaptive Metropolis has a rule of its own, and a first scale is searched by
-doubling (`linear/scale_search.py`).
+Adaptive Metropolis has a rule of its own. `linear/scale_search.py` searches a
+first scale by doubling.
 
-If every proposal is accepted, as with a flat likelihood, the step size grows
-without end. `bounded` limits it, so that the squares of the step size and of
-its inverse are finite in its dtype.
+If every proposal is accepted, as with a flat likelihood, the step size s grows
+without end. `bounded` limits s, so that s^2 and s^-2 are finite in its dtype.
 """
 
 import tensorflow as tf
@@ -31,7 +30,7 @@ __all__ = [
 
 
 def largest(dtype):
-  """Returns the upper bound, 4e9 in float32; its inverse is the lower one."""
+  """Returns the upper bound of s, 4e9 in float32. The lower is its inverse."""
   return float(tf.as_dtype(dtype).max) ** 0.25
 
 
@@ -42,7 +41,7 @@ def bounded(step_size):
 
 
 def change(accept_prob, target_accept_prob, rate):
-  """Returns the factor of a step size by the rule of Robbins and Monro.
+  """Returns the factor by which the rule of Robbins and Monro changes s.
 
   Args:
     accept_prob: Acceptance of the step just taken, mean over chains, [].
@@ -68,16 +67,16 @@ def tuned(
 ):
   """Puts TFP's dual averaging of a step size around a kernel.
 
-  A step that says nothing about the size counts as accepted at the target.
+  An ignored step counts as accepted at the target rate.
 
   Args:
-    kernel: Kernel whose results hold the two names below.
+    kernel: Kernel whose results have the two names below.
     num_adaptation_steps: Steps that tune.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: Name of the innermost result that is tuned, within the bounds.
     log_accept_ratio: Name of the innermost result that has the log ratio.
-    says_nothing_fn: (results) -> [] bool, whether to ignore a step; by default
-      whether the step was short.
+    says_nothing_fn: (results) -> [] bool, whether to ignore a step. By default
+      short steps are ignored.
 
   Returns:
     A `tfp.mcmc.DualAveragingStepSizeAdaptation`.

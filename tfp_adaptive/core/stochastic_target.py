@@ -6,10 +6,10 @@ Such a target takes a seed and returns the logarithm of a positive estimate:
 
 Pseudo-marginal Metropolis-Hastings keeps the estimate that was drawn when a
 state was proposed. It leaves pi(x) w p(w | x) invariant, whose marginal in x is
-pi. A second estimate at the current state would break this. Kernels keep the
-estimate in `target_log_prob` of their accepted results.
+pi. A second estimate at the current state would make the chain inexact. Kernels
+keep the estimate in `target_log_prob` of their accepted results.
 
-The seed fixes the run in one mode of execution. A target that draws with
+The draws depend on the mode of execution. A target that calls
 `tf.random.stateless_normal` gets other numbers under XLA than without.
 
 Source: Andrieu and Roberts (2009), The pseudo-marginal approach for efficient
@@ -33,7 +33,7 @@ _BOOTSTRAP_SEED = (20090401, 697725)
 
 
 def evaluate(target_log_prob_fn, state, seed, is_stochastic, shape=None):
-  """Evaluates the target at `state`, or an estimate of it.
+  """Evaluates the target, or estimates it, at `state`.
 
   Args:
     target_log_prob_fn: Called as TFP calls targets, and with `seed=seed` if

@@ -14,7 +14,7 @@ from tfp_adaptive.core import tfp_private
 
 __all__ = ['TargetError', 'call', 'explained', 'failed']
 
-# Only errors of these classes are explained. Users raise others on purpose.
+# Only these errors are explained. Users may raise other errors on purpose.
 _FAILURES = (
   tf.errors.InvalidArgumentError,
   tf.errors.UnimplementedError,

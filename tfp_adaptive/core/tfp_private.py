@@ -1,8 +1,9 @@
 """The only place that touches private modules of TFP and TF.
 
 TFP keeps rules that every kernel must share in private modules: how a target is
-called with a structure, how chains are selected, how shards are reduced. They
-are imported here once, so that a release that moves them breaks one file.
+called with a structure, how chains are selected, how shards are reduced. Only
+this file imports such modules, so that a release that moves them breaks only
+this file.
 """
 
 import tensorflow as tf
@@ -60,9 +61,9 @@ safe_sum = mcmc_util.safe_sum
 
 
 def find_innermost(results, name):
-  """Returns the innermost field of that name, or `None` if there is none.
+  """Returns the innermost field called `name`, or `None` if there is none.
 
-  Some of TFP's results raise an error when a field is read; they have none.
+  Some of TFP's results raise an error when a field is read; this gives `None`.
   """
   try:
     return get_innermost(results, name, default=None)
@@ -92,7 +93,7 @@ def _is_inside(inner, graph):
 def joint_bijector(model):
   """Returns the class of the map onto the support of a joint distribution.
 
-  TFP would build all bijectors of the map before it reveals the class.
+  TFP's public method would build all bijectors of the map first.
   """
   is_pinned = isinstance(
     model, joint_distribution_pinned.JointDistributionPinned
@@ -107,14 +108,14 @@ def joint_bijector(model):
 def distributions_of_parts(model):
   """Returns the distributions of a joint distribution's parts, at one draw.
 
-  Pinned parts are left out. Batches of parts count as events where TFP's
-  `AutoBatched` models take them so.
+  Pinned parts are left out. In TFP's `AutoBatched` models, the batch dimensions
+  of a part may count as event dimensions.
   """
   return model._get_single_sample_distributions()
 
 
 def in_structure(model, parts):
-  """Returns one value for each part that is not pinned, in their structure."""
+  """Returns the values of all parts that are not pinned, in their structure."""
   return model._model_unflatten(parts)
 
 
@@ -171,7 +172,7 @@ def own_gradient(op):
     name = tf.compat.as_str(op.get_attr('_gradient_op_type'))
   except ValueError:  # TF finds the gradient by the type of the operation.
     return
-  if name.startswith('CustomGradient-'):  # Others may share their entry.
+  if name.startswith('CustomGradient-'):  # Other entries may be shared.
     entry = ops.gradient_registry._registry.pop(name, None)
     if entry is not None:
       op._gradient_function = entry['type']

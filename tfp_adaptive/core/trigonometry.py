@@ -34,7 +34,7 @@ def rotated_cos_and_sin(turns):
 
 
 def _alternating_series(square, first, num_terms):
-  """Returns sum_k (-1)^k x^(2k) / (2k + first)!, x^2 given, by Horner."""
+  """Returns sum_k (-1)^k x^(2k) / (2k + first)!, x^2 = square, by Horner."""
   total = tf.zeros_like(square)
   for k in reversed(range(num_terms)):
     total = total * square + (-1.0) ** k / math.factorial(2 * k + first)

@@ -1,10 +1,10 @@
 """Lets `tf.vectorized_map` keep loops that all elements leave together.
 
-An automatically batched joint distribution vectorizes its density. TF converts
-a loop to one in which elements may end at different turns. Its body is a
-branch, and results are gathered in lists of lists. XLA cannot compile such a
-loop, and without XLA it is slow. If the condition is the same for all elements,
-as in `tf.scan`, a plain loop with the vectorized body gives the same results.
+An automatically batched joint distribution vectorizes its density. TF then
+converts a loop to a loop in which elements may end at different iterations. XLA
+cannot compile the converted loop, and without XLA this loop is slow. If the
+condition is the same for all elements, as in `tf.scan`, a plain loop with the
+vectorized body gives the same results.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _LOCK = threading.RLock()
 
 @contextlib.contextmanager
 def in_step():
-  """Lets `tf.vectorized_map` convert such loops to plain ones, in a `with`."""
+  """Lets `tf.vectorized_map` keep such loops while the context is open."""
   registry = pfor._pfor_converter_registry
   with _LOCK:
     before = {kind: registry[kind] for kind in _KINDS}
@@ -51,7 +51,7 @@ def _converted(pfor_input):
 
 
 class _OtherStackingError(Exception):
-  """Raised if a turn stacks a value that is the same for all elements."""
+  """Raised if an iteration makes a common value differ between elements."""
 
 
 class _Loop:
@@ -69,7 +69,7 @@ class _Loop:
   def is_stacked(self):
     """Returns which values of the loop depend on the element, [inputs].
 
-    `None` if elements may leave the loop at different turns.
+    `None` if elements may leave the loop at different iterations.
     """
     is_stacked = [x.is_stacked for x in self._input.inputs]
     while True:
@@ -109,7 +109,7 @@ class _Loop:
     return list(map(pfor.wrap, outputs, kinds))
 
   def _most_turns(self):
-    """Returns the largest number of turns, which XLA needs, or `None`."""
+    """Returns the largest number of iterations, which XLA needs, or `None`."""
     most = tf.get_static_value(self._input.op.inputs[1])
     is_count = most is not None and most.shape == () and most.dtype == 'int32'
     return int(most) if is_count and most >= 0 else None
@@ -135,7 +135,7 @@ class _Loop:
 
 
 def _depends(graph, is_stacked):
-  """Returns which outputs of a graph depend on those of its inputs."""
+  """Returns which outputs of a graph depend on its stacked inputs."""
   reached = {x.name for x, is_it in zip(graph.inputs, is_stacked) if is_it}
   for operation in graph.get_operations():  # In the order of their creation.
     if any(x.name in reached for x in operation.inputs):

@@ -1,8 +1,8 @@
-"""A gradient that TF lacks: second derivatives of slices under XLA.
+"""Registers the gradient of an op for second derivatives of slices under XLA.
 
 In a compiled function the reverse rule of `tf.slice` is the op
-`XlaDynamicUpdateSlice`, for which TF registers no gradient: a second derivative
-of a sliced target ends in a LookupError. The rule is
+`XlaDynamicUpdateSlice`. TF registers no gradient of this op, so that a second
+derivative of a sliced target raises a LookupError. The gradient is
 
   out = update(x, y, at):   dx = dout, zero where y was written;
                             dy = dout, sliced where y was written.
@@ -15,7 +15,7 @@ __all__ = ['register']
 
 
 def register():
-  """Registers the gradient; does nothing if it is there already."""
+  """Registers the gradient, unless it is registered already."""
   try:
     tf.RegisterGradient('XlaDynamicUpdateSlice')(_update_slice_gradient)
   except KeyError:
