@@ -4,8 +4,9 @@
     C C^T <- C C^T + b ( (x - mu) (x - mu)^T - C C^T )
     s  <- s (1 + c (accept - target) / target),   y = x + sqrt(s) C e
 
-The factor moves without a decomposition: C <- C (I + b / 2 (w w^T - I)) with
-w = C^-1 (x - mu), projected on the structure of C.
+mu is the running mean of x, and a, b and c are rates. The factor moves without
+a decomposition: C <- C (I + b / 2 (w w^T - I)) with w = C^-1 (x - mu). The
+change is projected on the structure of C.
 
 Sources: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm;
 for the move, Andrieu and Thoms (2008), A tutorial on adaptive MCMC, section
@@ -55,32 +56,33 @@ def adaptive_metropolis(
   experimental_shard_axis_names: types.Structure = None,
   name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
-  """Builds adaptive Metropolis (AM): the random walk's covariance by moments.
+  """Builds adaptive Metropolis (AM), a random walk with the chain's covariance.
 
   It calls the target once per step and never its gradient.
 
   Args:
-    target_log_prob_fn: Log density up to a constant; returns [chains...]. If
-      stochastic, `fn(*state, seed=seed)`, the log of an unbiased estimate.
+    target_log_prob_fn: Log density up to a constant; returns [chains...]. A
+      stochastic target is called with `seed` and returns the log of an unbiased
+      estimate.
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
     preconditioner: Structure of the scale factor, or a list with one for each
       part of the state; dense by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    step_size: First sqrt(s), which the adaptation moves.
+    step_size: First sqrt(s), which the adaptation changes.
     target_is_stochastic: Whether the target is a random estimate, drawn from
-      its `seed` ([2] int32). Accepted estimates are kept, never drawn again:
-      the chain is exact for the density that is estimated.
-    shape_rate: By default b falls as 1 / t, so that the covariance becomes that
-      of all states so far, with more weight on later states. A positive float
-      gives b = shape_rate / (1 + 4 t / num_adaptation_steps).
+      its `seed` ([2] int32). Accepted estimates are kept, so that the chain is
+      exact for the density that is estimated.
+    shape_rate: By default b falls as 1 / t, and C C^T is the covariance of all
+      states so far, with more weight on later states. A positive float gives
+      b = shape_rate / (1 + 4 t / num_adaptation_steps).
     experimental_shard_axis_names: As in TFP; the same for all parts.
-    name: Prefix of op names.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target or a part is of another kind.
+    TypeError: If the target or a part has the wrong type.
     ValueError: If a number is out of its range, or parts do not go together.
 
   References:
@@ -133,7 +135,7 @@ class MomentBasedAdaptationResults(
 class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
   """Learns the scale factor of a random walk from the states it visits.
 
-  It learns nothing from rejected moves, so it starts slowly where the first
+  It learns nothing from rejected moves, so it starts slowly if the first
   proposal is poor. The updates of several chains are averaged. The wrapper sets
   `step_size`, so put no step-size adaptation around it.
   """

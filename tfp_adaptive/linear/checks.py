@@ -20,7 +20,7 @@ def check_gradient_adaptation(criterion, optimizer, proposal, learner):
     learner: Name of the wrapper, for the message.
 
   Raises:
-    TypeError: If `criterion` or `optimizer` is of another kind.
+    TypeError: If `criterion` or `optimizer` has the wrong type.
     ValueError: If they do not go together, or the target is stochastic.
   """
   _check_part(
@@ -53,7 +53,7 @@ def check_has_tangent(proposal, learner):
 
   Args:
     proposal: The innermost kernel.
-    learner: Name of what works on tangents, for the message.
+    learner: Name of the wrapper or optimizer, for the message.
   """
   if not hasattr(proposal.preconditioner, 'move'):
     raise ValueError(
@@ -68,7 +68,7 @@ def check_is_exact(proposal, purpose):
 
   Args:
     proposal: The innermost kernel.
-    purpose: Name of what evaluates the gradient, for the message.
+    purpose: Name of the wrapper that uses the gradient, for the message.
   """
   if getattr(proposal, 'target_is_stochastic', False):
     raise ValueError(

@@ -4,7 +4,7 @@ The first scale is searched (`scale_search`). Then a subclass moves the params
 at every step, and the step size s follows the acceptance:
 
   log s <- log s + rate_t (accept - target),
-  rate_t = max(_RATE, _FIRST_RATE (1 + t)^-0.6).
+  rate_t = max(_RATE, _FIRST_RATE (1 + t)^-0.6), where t counts these steps.
 """
 
 import collections
@@ -211,7 +211,10 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return super().cost_at(results, kind)
 
   def _mean_accept_prob(self, mh_results):
-    """Returns the acceptance for the step size, by the proposal or the mean."""
+    """Returns the acceptance that the step size follows, [].
+
+    A proposal may define it. By default it is the mean over chains.
+    """
     own = getattr(self.proposal, 'mean_accept_prob', None)
     return (own or adaptation_base.mean_accept_prob)(mh_results)
 
@@ -227,7 +230,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return trajectory_length.start(first, most, places, is_finite)
 
   def _learn_length(self, states, previous_inner, results, statistics, params):
-    """Returns the next `Lengths`, and a dict of results that they replace.
+    """Returns the next `Lengths`, and a dict of innermost results to replace.
 
     `statistics` and `params` have been adapted, `results` have not.
     """
@@ -269,7 +272,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
   def _forget_lengths(
     self, lengths, rows, is_finite, before, statistics, params
   ):
-    """Returns `Lengths` without what a new shape has made wrong."""
+    """Returns `Lengths`, which a subclass restarts if the shape is new."""
     del rows, is_finite, before, statistics, params
     return lengths
 
@@ -279,14 +282,14 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return rows
 
   def _num_updates_of_map(self, results, statistics):
-    """Returns for how many steps the step size has followed this shape."""
+    """Returns for how many steps the step size has adapted to this shape."""
     del statistics
     return results.num_updates
 
   def _num_updates_of_steps(self, results, statistics):
-    """Returns how long the step size has followed this shape and kind of steps.
+    """Returns for how many steps the step size has adapted to shape and steps.
 
-    Proposals that keep momenta change their steps once lengths settle.
+    Proposals that keep momenta do so only once the lengths are learned.
     """
     of_map = self._num_updates_of_map(results, statistics)
     if not (
@@ -302,12 +305,18 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return tf.where(of_steps > 0.0, tf.minimum(of_map, of_steps), of_map)
 
   def _rescale(self, start, statistics, by):
-    """Returns the statistics after a rescaling, given those of a new start."""
+    """Returns the statistics after C was multiplied by `by`, [].
+
+    `start` are the statistics of a new start.
+    """
     del statistics, by
     return start
 
   def _gradients(self, previous_inner, mh_results):
-    """Returns `Gradients`, zero with ratio -inf where a chain diverged."""
+    """Returns `Gradients` and the number of chains that diverged, [] int32.
+
+    A chain that diverged has zero gradients and ratio -inf.
+    """
     ratio = mh_results.log_accept_ratio
     num_chain_dims = ps.rank(ratio)
     current, proposed = (

@@ -2,10 +2,10 @@
 
 With g(y) held constant, the gradient of min(0, r) in the tangent E is
 
-  1{r < 0} F,   F = -1/2 d (e + d / 2)^T,   d = a - b.
+  1{r < 0} F,   F = -1/2 h (e + h / 2)^T,   h = a - b.
 
-Near the best C, d = k (e + a / 2), and F is mostly a multiple of e e^T: noise
-around a multiple of I. Two identities remove this noise.
+Near the best C, h is about a multiple of e + a / 2. F is then mostly a multiple
+of e e^T, which is noise around a multiple of I. Two identities remove it.
 
 1. For any target, e is independent of x. With c from earlier steps,
 
@@ -16,10 +16,10 @@ around a multiple of I. Two identities remove this noise.
 
      E[sign(r) sigma(r) (F + F')] = 0,
 
-   where F' = -1/2 d (e + a)^T is the F of the way back. F' is near F, so that
-   the weight of F becomes about sigma(|r|). It was 1 or 0 by the sign of r.
+   where F' = -1/2 h (e + a)^T is the F of the reverse move. F' is near F, so
+   that the weight of F becomes about sigma(|r|) instead of 1 or 0.
 
-The control variates are 0 with a gradient, [chains...].
+A control variate is returned as zeros, [chains...], that have its gradient.
 
 No single chain may dominate, but min(0, r) is not bounded below. In a region
 too narrow for the step, one chain with r = -1000 would move a shared factor
@@ -29,9 +29,9 @@ r in min(0, r) by
   R atan(r / R),   derivative 1 / (1 + (r / R)^2),   R = 3,
 
 which is close to r where moves are accepted. On a Gaussian target the best
-shape stays the same. With a whitening factor the distribution of r is invariant
-to rotations. The gradient of the mean of any function of r is then a multiple
-of I.
+shape stays the same. If C whitens the target, the distribution of r is
+invariant to rotations, and the gradient of the mean of any function of r is a
+multiple of I.
 """
 
 import tensorflow as tf
@@ -64,7 +64,7 @@ def fast_control_variate(slope, factor, ratio, live, pulls, noise, event_sum):
     event_sum: Sums over the event.
   """
   if factor.params is not None:
-    # Raw params have no tangent to center along.
+    # The control variates are derivatives in E, which raw params do not have.
     return tf.zeros_like(ratio)
   return center(slope, factor, pulls[0], noise) + direction_balance(
     ratio, live, pulls[0], noise, event_sum
@@ -102,7 +102,7 @@ def direction_balance(ratio, difference, pull_x, noise, event_sum):
 
 
 def mean_slope(mean, ratio, pull_x, pull_y, noise):
-  """Returns the running mean of -1{r < 0} F per coordinate, the c to use next.
+  """Returns the next c, the running mean of -1{r < 0} trace(F) / d.
 
   Args:
     mean: The mean so far, [].
@@ -126,8 +126,8 @@ def state_balance(ratio, pull_x, pull_y, event_sum):
 
   For a Gaussian target the exact gradient is near (a a^T - b b^T) / 2 where
   r < 0. Its noise follows the state, and lasts as long as the autocorrelation
-  of the chain. In the stationary chain, accepted moves carry a a^T into b b^T.
-  For any target, E[min(1, e^r) (a a^T - b b^T)] is therefore 0.
+  of the chain. In the stationary chain, an accepted move and its reverse are
+  equally likely. For any target, E[min(1, e^r) (a a^T - b b^T)] is therefore 0.
 
   Args:
     ratio: r, [chains...].

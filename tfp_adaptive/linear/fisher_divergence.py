@@ -4,32 +4,30 @@
 
 Here x are the states of all chains, and g the gradients of the log target
 there. F is the Fisher divergence between the target and a normal of covariance
-C C^T at its best center. It is least where z and s have the same spread.
+C C^T at its best center. F is least if z and s have the same covariance.
 
 For a target N(m, S), s = -z for every draw at C C^T = S. S is found without
 noise, even if the chains have moved little. For other targets, C C^T lies
-between two matrices. The covariance of the states measures the extent of a
-curved ridge, and the inverse covariance of the gradients measures its width.
+between the covariance of the states and the inverse covariance of the
+gradients. On a curved ridge, these measure its length and its width.
 
 The structure decides how C is found:
 
 * A dense factor has a closed form, which is fitted now and then: the geometric
   mean C C^T = Cov x # (Cov g)^-1.
-* A low-rank factor is fitted to half of the pairs of a history. The fit is kept
-  if it is better on the other half.
-* Every other structure moves a little at every step. This is the Newton step of
-  F near its minimum, in the structure's own group:
+* A low-rank factor is fitted to half of the pairs (x, g) of a history. The fit
+  is kept if it is better on the other half.
+* Every other structure moves a little at every step, by a part of the Newton
+  step of F near its minimum. E is projected on the structure, and k is a chain:
 
     E = 1/4 mean_k w_k (z_k z_k^T - s_k s_k^T),   C <- C (I + rho_t E)
 
-  Pairs far out, as in narrow regions with large gradients, count less:
+  Outlying pairs, as in narrow regions with large gradients, count less:
   w = 2 / (1 + (|z|^2 + |s|^2) / 2 d). Moves find long directions slowly.
 
-The closed form shrinks correlations if there are few states. With n states they
-are multiplied by 1 - 0.1 d^4 / (n^4 + d^4), and by 0 if n < d / 2. The errors
-of states and gradients are correlated, so that 500 states determine a direction
-that moves all of 500 coordinates. A condition number of 1e6 takes about 20
-states for each dimension.
+The closed form shrinks correlations if there are few states. With n states the
+correlations are multiplied by 1 - 0.1 d^4 / (n^4 + d^4), and by 0 if n < d / 2.
+A condition number of 1e6 takes about 20 states for each dimension.
 
 Source: Seyboldt, Carlson and Carpenter (2026), Preconditioning Hamiltonian
 Monte Carlo by minimizing Fisher divergence, https://arxiv.org/abs/2603.18845,
@@ -69,7 +67,7 @@ __all__ = [
   'fisher_divergence_langevin',
 ]
 
-_PRIOR_STEPS = 1.0  # Steps that the start counts for in the means.
+_PRIOR_STEPS = 1.0  # Weight of the start in the means, in steps.
 _FIRST_FIT = 2.0  # Step of the first fit; the intervals then grow.
 _MOVE_GAIN = 2.0  # Gain of the moves, in units of the gain of the means.
 _FIRST_OF_PAIRS, _GROWTH_OF_PAIRS = 4.0, 1.5  # First fit to pairs, and growth.
@@ -97,7 +95,7 @@ class Statistics(
 class Pairs(
   merging.Merging, collections.namedtuple('Pairs', ['history', 'last'])
 ):
-  """Pairs [n, 2 d], and the time of the last fit that changed much."""
+  """History of pairs, [n, 2 d], and the time of the last fit of large gain."""
 
   __slots__ = ()
   merge_rules = dict(last=merging.largest)
@@ -123,9 +121,9 @@ def fisher_divergence_hamiltonian(
   """Builds HMC whose inverse mass matrix has the least Fisher divergence.
 
   It learns from the states and gradients that chains compute anyway, without
-  other target calls and without Hessian products. Random effects and heavy
-  tails have directions whose curvature changes from place to place. It learns
-  their extent, and `entropy_adaptive_hamiltonian` learns their curvature.
+  other target calls and without Hessian products. With random effects and heavy
+  tails, the curvature of some directions depends on the state. This sampler
+  learns their extent, and `entropy_adaptive_hamiltonian` their curvature.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as
@@ -133,27 +131,28 @@ def fisher_divergence_hamiltonian(
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
     num_leapfrog_steps: L, the number of gradients of every step, or a pair
       (fewest, most) from which each step draws it. A pair is better, because
-      one number stands still in directions whose period it hits. By default the
-      pair with the most effective draws per gradient is learned.
+      trajectories of one length return to their start in directions with that
+      period. By default the pair with the most effective draws per gradient is
+      learned.
     preconditioner: Structure of the scale factor C, or a list with one for each
       part of the state; dense by default. C C^T is the inverse mass matrix.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    step_size: First step size, which the adaptation moves.
+    step_size: First step size, which the adaptation changes.
     max_num_leapfrog_steps: Largest number that may be learned; 32 by default.
     local_steps: Whether steps are shorter where the target is steeper, for
-      funnels and hierarchies; it costs no gradient.
+      funnels and hierarchies. This costs no gradient.
     keep_momentum: Whether a step keeps part of the momentum of the step before,
-      with about half as many leapfrog steps, at least one.
+      and takes about half as many leapfrog steps.
     experimental_shard_axis_names: As in TFP; the same for all parts.
-    name: Prefix of op names.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target or the preconditioner is of another kind.
-    ValueError: If a number is out of its range, or both numbers of leapfrog
-      steps are given, or both kinds of steps are requested.
+    TypeError: If the target or the preconditioner has the wrong type.
+    ValueError: If a number is out of its range, if `num_leapfrog_steps` and
+      its maximum are both given, or `local_steps` and `keep_momentum` both set.
 
   References:
     Seyboldt, Carlson and Carpenter (2026), https://arxiv.org/abs/2603.18845.
@@ -192,8 +191,8 @@ def fisher_divergence_langevin(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds a MALA with the factor that minimizes the Fisher divergence.
 
-  For a Gaussian the factor gives the covariance, after some tens of states for
-  each dimension, even if the chains have moved little.
+  For a Gaussian target, C C^T reaches the covariance after some tens of states
+  for each dimension, even if the chains have moved little.
   `FisherDivergenceAdaptation` also wraps other proposals that use gradients.
 
   Args:
@@ -203,16 +202,16 @@ def fisher_divergence_langevin(
     preconditioner: Structure of the scale factor, or a list with one for each
       part of the state; dense by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    step_size: First step size, which the adaptation moves.
+    step_size: First step size, which the adaptation changes.
     short_step_share: See `gradient_adaptive_langevin`.
     experimental_shard_axis_names: As in TFP; the same for all parts.
-    name: Prefix of op names.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target or the preconditioner is of another kind.
+    TypeError: If the target or the preconditioner has the wrong type.
     ValueError: If a number is out of its range.
 
   References:
@@ -266,7 +265,8 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
         gradients and has a preconditioner.
       num_adaptation_steps: Steps that adapt, a non-negative int.
       target_accept_prob: Wanted mean acceptance, in (0, 1).
-      gain: How fast the past is forgotten, at least 1; with 1 it never is.
+      gain: How fast the past is forgotten, at least 1. With 1 all steps count
+        alike.
       name: Prefix of op names.
 
     Raises:
@@ -282,7 +282,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
 
   @property
   def _is_fitted(self):
-    """Whether the structure has a closed form of two covariances."""
+    """Whether the structure has a closed form in the two covariances."""
     return self.preconditioner.fisher_factor is not None
 
   @property
@@ -291,7 +291,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     return self.preconditioner.fisher_fit is not None
 
   def _start(self, params, state, inner):
-    """Returns moments around the states without spread, or no pairs yet."""
+    """Returns the mean of the states with zero spread, or an empty history."""
     states, gradients, is_finite = self._states_and_gradients(state, inner)
     zero = tf.zeros([], states.dtype)
     first = _FIRST_OF_PAIRS if self._keeps_pairs else _FIRST_FIT
@@ -370,7 +370,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     )
 
   def _fit_pairs(self, params, statistics, time, inner, pairs):
-    """Keeps a state of every chain, and fits if a fit is due.
+    """Adds a pair of every chain to the history, and fits if a fit is due.
 
     A fit replaces the params only if it is better. Returns params, statistics
     and the factor of the step size.
@@ -390,7 +390,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       is_finite = adaptation_base.is_finite(fitted)
       is_better = is_finite & (gain > 0.0)
       is_new = is_better & (gain > _LARGE_GAIN)
-      # The fitted coordinates have scale 1, with steps of about d^(-1/4).
+      # In fitted coordinates the scale is 1, and steps of d^(-1/4) suit.
       size = tf.cast(self.problem(inner).event_size, time.dtype)
       return (
         adaptation_base.choose(is_better, fitted, params),
@@ -430,13 +430,13 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
   def _num_updates_of_map(self, results, statistics):
     if not self._keeps_pairs:
       return results.num_updates
-    # The step after which a shape was fitted still used the shape before.
+    # The step before a fit still used the old shape.
     steps = statistics.time - statistics.pairs.last
     return tf.where(steps > 0.0, steps, float('inf'))
 
 
 def _if_finite(candidate, params, statistics):
-  """Returns the candidate and the count of failures; `params` if it failed."""
+  """Returns the candidate, or `params` if it is not finite; counts failures."""
   is_good = adaptation_base.is_finite(candidate)
   return (
     adaptation_base.choose(is_good, candidate, params),

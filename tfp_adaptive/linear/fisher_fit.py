@@ -24,13 +24,13 @@ __all__ = [
 ]
 
 _NUM_MOVES = 30  # Moves of a fit, for structures without another fit.
-# With fewer states for each dimension no correlation is kept. The second number
-# is the share that is lost if there are fewer states than dimensions.
+# With fewer states for each dimension, no correlation is kept. With more, at
+# most the second number is lost.
 _FEWEST_STATES, _SHRINKAGE = 0.5, 0.1
 # The times of fits grow by a tenth up to this many dimensions, by a quarter for
 # 100 and by 1.3 for 1000.
 _GROWTH, _FEW_DIMENSIONS = 0.1, 25.0
-_LAST_FIT = 0.6  # Share of the adaptation; lengths are learned until 0.8.
+_LAST_FIT = 0.6  # The last fit, as a share of the adaptation; see `next_time`.
 
 
 def fit(preconditioner, params, states, gradients, weights):
@@ -38,8 +38,8 @@ def fit(preconditioner, params, states, gradients, weights):
 
   Args:
     preconditioner: An `interfaces.Preconditioner`.
-    params: Start of the moves, if the structure has no other fit. A fit to
-      pairs finds the pairs far out with them.
+    params: Start of the moves, if the structure has no other fit. `fisher_fit`
+      uses these params only to find outlying pairs.
     states: Positions around any mean, [n, d].
     gradients: Gradients of the log density there, [n, d].
     weights: Weights of the pairs, [n], with sum one.
@@ -69,7 +69,7 @@ def fit(preconditioner, params, states, gradients, weights):
 
 
 def factor(preconditioner, covariance, precision, num_states):
-  """Returns the params of a closed form, [d, d], shrunk if states are few.
+  """Returns the closed form, [d, d]; few states shrink its correlations.
 
   Args:
     preconditioner: An `interfaces.Preconditioner` with a `fisher_factor`.
@@ -97,8 +97,9 @@ def factor(preconditioner, covariance, precision, num_states):
 def next_time(time, event_size, num_adaptation_steps):
   """Returns the step of the closed-form fit that follows a fit at `time`, [].
 
-  Times grow by a factor. A fit costs about d^3 and a step about d^2 for each
-  chain. In many dimensions fits are therefore few, and the last one is late.
+  Each time is a multiple of the one before. A fit costs about d^3 and a step
+  about d^2 for each chain. In many dimensions fits are therefore few, and a
+  last fit is added at a fixed step.
   """
   size = tf.cast(event_size, time.dtype) / _FEW_DIMENSIONS
   growth = 1.0 + _GROWTH * tf.maximum(size, 1.0) ** 0.7
@@ -112,7 +113,7 @@ def fit_and_gain(preconditioner, params, states, gradients, weights):
   """Returns the fit to half of the pairs, and its gain on the other half.
 
   The gain is the decrease of `loss` from the given params. The fitted pairs
-  cannot measure it, because any fit is better on them. See `fit` for arguments.
+  would show a gain for any fit. See `fit` for arguments.
   """
   halves = [(states[k::2], gradients[k::2], weights[k::2]) for k in range(2)]
   fitted_half, other_half = (
@@ -145,10 +146,10 @@ def _behind(operator, states, gradients):
 
 
 def _without_far(preconditioner, params, states, gradients, weights):
-  """Returns weights [n] in which pairs far out count less.
+  """Returns weights [n] in which outlying pairs count less.
 
-  Sizes are relative to 1, the size for a normal at its fit, or to the usual
-  size under the params if it is larger. The params may be far from a fit.
+  The size (|z|^2 + |s|^2) / 2 d of a pair is about 1 for a normal at its fit.
+  If `params` are far from a fit, sizes are divided by their usual value.
   """
   *_, size = _behind(preconditioner.operator(params), states, gradients)
   usual = tf.math.expm1(tf.reduce_sum(weights * tf.math.log1p(size)))

@@ -43,9 +43,9 @@ class GradientBasedAdaptationResults(
   Attributes:
     inner_results: Results of the inner kernel; the learned params are its
       innermost `preconditioner_params`.
-    criterion_state: Slow variables of the criterion.
+    criterion_state: State of the criterion.
     optimizer_state: State of the optimizer.
-    replay_cache: What the proposal's replay keeps between steps; `[]` for most.
+    replay_cache: Values that a replay keeps for the next one; `[]` for most.
     scale_search: State of the search for a first scale.
     step: Steps taken, [] int32.
     mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
@@ -88,7 +88,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       name: Prefix of op names.
 
     Raises:
-      TypeError: If `criterion` or `optimizer` is of another kind.
+      TypeError: If `criterion` or `optimizer` has the wrong type.
       ValueError: If an argument is not one of those allowed, criterion,
         optimizer and proposal do not go together, or the target is stochastic.
     """
@@ -215,7 +215,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
   def _move(self, params, results, search, grads, feedback, problem):
     """Returns params and optimizer state after the step.
 
-    The search owns the scale until it ends; then the optimizer does.
+    Until the scale search ends, only the search changes the params.
     """
     is_searching = results.scale_search.is_searching
     params, optimizer_state = control_flow.apply_if(
@@ -252,7 +252,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       )
       transition = replay.transition(factor)
       value = tf.reduce_mean(self.criterion.value(criterion_state, transition))
-      # A chain that diverged counts its entropy against the proposal.
+      # The entropy of a chain that diverged counts with a negative sign.
       sign = tf.where(transition.is_finite, tf.ones_like(value), -1.0)
       entropy = tf.reduce_mean(
         sign * self.criterion.entropy(criterion_state, transition)
@@ -281,7 +281,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     return tf.math.is_finite(total)
 
   def _slope(self, params, grads, is_usable, problem):
-    """Returns the slope in the log scale per coordinate, 0 if unusable."""
+    """Returns the derivative in the log scale / d, or 0 if unusable, []."""
     if not self.optimizer.is_relative:
       return tf.zeros([], problem.dtype)
     slope = self.preconditioner.slope(params, grads)

@@ -60,23 +60,23 @@ def entropy_adaptive_hamiltonian(
       called as TFP calls it; returns [chains...].
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
     num_leapfrog_steps: L, the number of gradients of every step, or a pair
-      (fewest, most) from which each step draws it. With 1 it is MALA.
+      (fewest, most) from which each step draws it. L = 1 gives MALA.
     preconditioner: Structure of the scale factor C, or a list with one for each
       part of the state; dense by default. C C^T is the inverse mass matrix.
     criterion: What to maximize; the generalized speed measure by default.
     optimizer: How the factor moves; `relative_gradient` by default.
-    target_accept_prob: Smallest wanted mean acceptance, in (0, 1). More is
-      accepted if the entropy is greatest at a smaller scale.
+    target_accept_prob: Smallest wanted mean acceptance, in (0, 1). The
+      acceptance is higher if the entropy is greatest at a smaller scale.
     hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
       targets that are costly or cannot be differentiated twice.
     experimental_shard_axis_names: As in TFP; the same for all parts.
-    name: Prefix of op names.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target or a part is of another kind, or if
+    TypeError: If the target or a part has the wrong type, or if
       `num_leapfrog_steps` is not given by keyword.
     ValueError: If a number is out of its range, or parts do not go together.
 
@@ -127,8 +127,8 @@ class UncalibratedPreconditionedHamiltonian(
     L times:  x <- x + s C w;   w <- w + s C^T g(x)   (half of it the last time)
     log ratio = log pi(x_L) - log pi(x) - 1/2 (|w_L|^2 - |v|^2)
 
-  One step makes L gradient calls and 2 L + 1 products with C. With L = 1 it is
-  the Langevin proposal. It needs `MetropolisHastings` around it.
+  One step makes L gradient calls and 2 L + 1 products with C. L = 1 gives the
+  Langevin proposal. Put `MetropolisHastings` around this kernel.
   """
 
   uses_gradient = True
@@ -159,7 +159,7 @@ class UncalibratedPreconditionedHamiltonian(
       max_num_leapfrog_steps: Bound of a pair that an adaptation learns; `None`
         if L is not learned.
       experimental_shard_axis_names: As in TFP; the same for all parts.
-      name: Prefix of op names.
+      name: Prefix of the names of bootstrap ops.
 
     Raises:
       ValueError: If an argument is not one of those allowed.
@@ -181,10 +181,10 @@ class UncalibratedPreconditionedHamiltonian(
     )
 
   def cost(self, adapting, mean_num_steps=None):
-    """Returns the mean cost of a step; if adapting, with the speed measure.
+    """Returns the mean cost of a step; if adapting, with its replay.
 
-    A finite difference counts as a gradient. `mean_num_steps` is the learned
-    mean, if there is one.
+    A finite difference counts as a gradient. `mean_num_steps` is the mean L, if
+    L is learned.
     """
     steps = mean_num_steps or self.mean_num_steps
     products = gradients = 0.0
@@ -193,8 +193,8 @@ class UncalibratedPreconditionedHamiltonian(
       products, gradients = self._series.mean_cost(
         self._parameters['hessian_product']
       )
-      # 7 for the replay, and 2 for each of the N powers of D, where the series
-      # makes N + 1 Hessian products.
+      # The replay makes 7 products, and each of the N powers of D makes 2. The
+      # series makes N + 1 Hessian products.
       pushes += 5 + 2 * (products + gradients)
     elif adapting:
       pushes += 7
@@ -236,7 +236,7 @@ class UncalibratedPreconditionedHamiltonian(
     )
 
   def init_replay_cache(self, proposed_results):
-    """Returns the running mean slope for the control variates, at its start."""
+    """Returns the first value of `mean_slope`, [], for the control variates."""
     return tf.zeros([], proposed_results.noise.dtype)
 
   def replay(self, cache, previous, proposed, proposed_state, mh_results):
@@ -244,14 +244,14 @@ class UncalibratedPreconditionedHamiltonian(
 
     With all gradients held constant, the end of the trajectory is quadratic in
     C (Appendix E of the paper). The energy error then needs no target call. The
-    entropy adds N + 1 Hessian products at the trajectory's middle.
+    entropy, a series of N terms, adds N + 1 Hessian products at the middle.
     """
     is_finite, step = self._kept_step(previous, proposed, mh_results)
     ratio = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
     entropy = self._estimate_log_det(
       previous, proposed, proposed_state, step, is_finite
     )
-    # One step is MALA, and its gradient has MALA's noise.
+    # With L = 1 this is MALA, and the control variates of MALA apply.
     pulls = None
     if entropy is None:
       adjoint = self._factor(previous).apply_adjoint

@@ -1,23 +1,23 @@
 """Hamiltonian steps that keep part of the momentum of the step before.
 
-A momentum that is drawn for one step must turn within one trajectory, whose end
-is accepted or not. A kept momentum turns over several short trajectories, each
-with its own decision:
+A momentum that is drawn for one step needs a long trajectory, which is accepted
+or rejected as a whole. A kept momentum acts over several short trajectories,
+each with its own decision:
 
     v <- a v + sqrt(1 - a^2) noise,       a = exp(-1.25 L / m)
     u <- u + (1 - a^2) / 2, wrapped to (-1, 1)
     (x', v') <- L leapfrog steps,         r = log pi(x', v') - log pi(x, v)
     log |u| < r:  x, v, u <- x', v', u exp(-r);    else  v <- -v
 
-Each line leaves pi(x) N(v; 0, I) U(u) invariant. A rejected step turns the
-momentum around. u moves little, so that rejections come one after the other,
-and the second one turns the momentum back.
+Each line leaves pi(x) N(v; 0, I) U(u) invariant. A rejection negates the
+momentum. u changes little from step to step, so that rejections come in runs,
+and a second rejection restores the sign of the momentum.
 
 m is the best mean number of leapfrog steps if momenta are not kept. L is drawn
 from 1, ..., 2 l - 1, where l is the integer part of m / 2, at least 1. A fixed
-number would be half a period of some direction. While m is learned, no momentum
-is kept. Long trajectories then bring in a chain that starts far out, before the
-shared step size is too large for it.
+L would be half a period of some direction. While m is learned, no momentum is
+kept. Long trajectories then move chains that start in the tails to the bulk,
+before the shared step size is too large for these chains.
 
 Sources: Horowitz (1991), A generalized guided Monte Carlo algorithm,
 https://doi.org/10.1016/0370-2693(91)90812-5, for v; Neal (2020),
@@ -62,7 +62,7 @@ class KeptTrajectory(
 
 
 class Kept(collections.namedtuple('Kept', ['velocity', 'uniform'])):
-  """What a chain keeps beside its state; zeros are drawn at the next step.
+  """What a chain keeps beside its state; the next step replaces zeros by draws.
 
   Attributes:
     velocity: v, standard normal, [chains..., d].
@@ -73,7 +73,7 @@ class Kept(collections.namedtuple('Kept', ['velocity', 'uniform'])):
 
 
 class KeepsMomentum(num_steps.DrawsNumSteps):
-  """The part of a Hamiltonian proposal that starts with a given momentum.
+  """Mixin of Hamiltonian proposals that start with a given momentum.
 
   `num_leapfrog_steps` of its results is [3] int32: the range for the next step,
   and 2 m, or 0 if no momentum is kept. `num_leapfrog_steps` of the constructor
@@ -89,7 +89,7 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
     return max(1, sum(self.bounds) // 4)
 
   def settled(self, learned):
-    """Returns 1, 2 l - 1, 2 m.
+    """Returns the numbers 1, 2 l - 1 and 2 m, [3] int32.
 
     Args:
       learned: Best range (fewest, most) without kept momenta, [2] int32.
@@ -99,7 +99,7 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
     return tf.stack([1, 2 * mean - 1, twice_mean])
 
   def learned_range(self, drawn):
-    """Returns a range of mean m, two ints; while m is learned, the range drawn.
+    """Returns a range of mean m, or `drawn` while m is learned, two ints.
 
     Args:
       drawn: `num_leapfrog_steps` of the results, numpy [3].
@@ -148,7 +148,7 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
 
 
 class MomentumMetropolisHastings(MetropolisHastings):
-  """Accepts by a uniform that moves, and keeps the momentum of each chain.
+  """Accepts by a uniform that changes slowly, and keeps each chain's momentum.
 
   Results are those of `MetropolisHastings`, with a `Kept` as `extra`. The first
   step after `bootstrap_results` draws all momenta.
@@ -157,7 +157,7 @@ class MomentumMetropolisHastings(MetropolisHastings):
   _keeps_momentum = True
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
-    """Proposes from the kept momentum; a rejection turns the momentum."""
+    """Proposes with the kept momentum; a rejection negates the momentum."""
     seed = random.sanitize(seed)
     proposal_seed, uniform_seed = random.split(seed, 2)
     kept = previous_kernel_results.extra

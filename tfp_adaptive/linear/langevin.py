@@ -66,16 +66,16 @@ def gradient_adaptive_langevin(
     target_accept_prob: Wanted mean acceptance, in (0, 1), of the steps that are
       not short.
     short_step_share: Share of steps, in [0, 1), that are 0.1 to 1 times as
-      long, at random: they bring chains out of narrow places. By default a
-      fifth if the adaptation finds such places, else none.
+      long, at random. They bring chains out of narrow regions. By default a
+      fifth if the adaptation finds such regions, else none.
     experimental_shard_axis_names: As in TFP; the same for all parts.
-    name: Prefix of op names.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target or a part is of another kind.
+    TypeError: If the target or a part has the wrong type.
     ValueError: If a number is out of its range, or parts do not go together.
 
   References:
@@ -91,7 +91,7 @@ def gradient_adaptive_langevin(
   gain = 2.0 if exact_gradient else 4.0
   optimizer = optimizer or optimizers.relative_gradient(gain)
   checks.check_optimizer(optimizer)
-  proposal = UncalibratedPreconditionedLangevin(
+  uncalibrated = UncalibratedPreconditionedLangevin(
     target_log_prob_fn,
     as_preconditioner(preconditioner),
     exact_gradient=exact_gradient,
@@ -100,7 +100,7 @@ def gradient_adaptive_langevin(
   )
   return GradientBasedAdaptation(
     short_steps.around(
-      MetropolisHastings(proposal), num_adaptation_steps, short_step_share
+      MetropolisHastings(uncalibrated), num_adaptation_steps, short_step_share
     ),
     criterion
     or generalized_speed_measure(
@@ -124,8 +124,8 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     log q(x|y) - log q(y|x) = -1/2 (|1/2 s C^T (g(x) + g(y)) + e|^2 - |e|^2)
 
   One step makes one gradient call and three products with C, none with its
-  inverse. It needs `MetropolisHastings` around it. HMC with one leapfrog step
-  must stay equal to this proposal.
+  inverse. Put `MetropolisHastings` around this kernel. HMC with one leapfrog
+  step must stay equal to this proposal.
   """
 
   uses_gradient = True
@@ -145,11 +145,11 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       target_log_prob_fn: As in TFP.
       preconditioner: An `interfaces.Preconditioner`.
       step_size: Multiplies C.
-      exact_gradient: Whether a replay differentiates through g(y) too, at the
-        price of one Hessian-vector product. The fast form holds g(y) constant:
-        a small bias, less noise.
+      exact_gradient: Whether a replay differentiates through g(y) too, with one
+        Hessian-vector product. The fast form holds g(y) constant, which has
+        less noise and a small bias.
       experimental_shard_axis_names: As in TFP; the same for all parts.
-      name: Prefix of op names.
+      name: Prefix of the names of bootstrap ops.
     """
     super().__init__(
       target_log_prob_fn,
@@ -161,8 +161,10 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     self._parameters['exact_gradient'] = exact_gradient
 
   def cost(self, adapting):
-    """Returns the cost of a step; if adapting, with the speed measure."""
+    """Returns the cost of a step; if adapting, with its replay."""
     exact = adapting and self._parameters['exact_gradient']
+    # A step makes 3 products with C: the pulls at x and y, and the push. A
+    # replay makes 4, and its derivative 1, or 4 if it is exact.
     products = 3
     if adapting:
       products += 8 if exact else 5
@@ -206,7 +208,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     return Pulls(tf.zeros_like(flat), tf.zeros_like(flat))
 
   def init_replay_cache(self, proposed_results):
-    """Returns the running mean slope of `control_variates`; `[]` if exact."""
+    """Returns the first `mean_slope` of `control_variates`; `[]` if exact."""
     if self._parameters['exact_gradient']:
       return []
     return tf.zeros([], proposed_results.noise.dtype)
@@ -214,9 +216,9 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
   def replay(self, cache, previous, proposed, proposed_state, mh_results):
     """Returns the step just taken as a function of the scale factor.
 
-    log pi(y) is taken as linear in y around the proposal, with the gradient
-    that the step has already: its derivative with respect to C is exact, and
-    no target call is made. Only the exact form adds its Hessian product.
+    log pi(y) is replaced by a linear function of y with the gradient at the
+    proposal. Its derivative with respect to C is exact and needs no target
+    call. Only the exact form adds a Hessian product.
     """
     num_chain_dims = ps.rank(previous.target_log_prob)
     grad_x = state_parts.flatten(previous.grads_target_log_prob, num_chain_dims)
@@ -275,11 +277,12 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     return interfaces.Replay(transition=transition, cache=next_cache)
 
   def _fast_change(self, factor, slope, ratio, grad_change, pulls, noise):
-    """Returns the log ratio up to a constant, and its control variates.
+    """Returns a term with the gradient of the log ratio, and control variates.
 
-    The ratio is `fit + self._correction(...)` with both gradients held
-    constant. Multiplied out, it needs only the product of C^T and their
-    difference. It holds for normal noise only, as the control variates do.
+    The log ratio is `fit + self._correction(...)`. With g(x) and g(y) constant,
+    this term has the same gradient at the present C, for normal noise. It takes
+    a product of its own, C^T (g(x) - g(y)), so that the gradient is one outer
+    product instead of two.
     """
     difference = pulls[0] - pulls[1]
     live = factor.apply_adjoint(grad_change)

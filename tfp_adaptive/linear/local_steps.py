@@ -1,21 +1,20 @@
 """Hamiltonian steps that are shorter where the target is steep.
 
 A step size that suits the bulk of a target is rejected in narrow regions. Here
-every step draws its own size, given the gradient where it starts:
+every chain draws its own step size, given the gradient at the start:
 
   s_l = s 2^-l,  l = max(0, t(x) + b w),  t(x) = log2(|C^T g(x)| / (c sqrt d)),
 
-where w is a Laplace draw, and l is at most J. Because l is drawn given x, the
-ratio has the density of l at the end x':
+where w is a Laplace draw, b and c are constants, and l is at most J. Let
+q(l | x) be the density of this draw. The log ratio of a step from x to x' is
 
   log ratio = H(x, v) - H(x', v') + log q(l | x') - log q(l | x),
 
 where H is the energy. This is a Gibbs draw of l, then HMC for the joint density
 pi(x, v) q(l | x). It is exact and costs no gradient. For a Gaussian with
-covariance C C^T, |C^T g|^2 is chi-squared with d degrees of freedom, and t < 0
-nearly always. Few of its steps are short, and only a little. The tails of w are
-exponential, so that log q changes no faster than t, and a chain can leave a
-narrow region.
+covariance C C^T, |C^T g|^2 is chi-squared with d degrees of freedom. Then t < 0
+nearly always, and few steps are short. The tails of w are exponential, so that
+log q changes no faster than t, and a chain can leave a narrow region.
 
 The step size s follows the acceptance of chains with l = 0.
 
@@ -79,7 +78,7 @@ class UncalibratedLocalHamiltonian(UncalibratedPreconditionedHamiltonian):
   lacking_in_tfp = 'shorter steps where the target is steep'
 
   def cost(self, adapting, mean_num_steps=None):
-    """Returns the mean cost of a step, with t at both ends."""
+    """Returns the mean cost of a step, with the two products C^T g of t."""
     cost = super().cost(adapting, mean_num_steps)
     return cost._replace(matrix_product=cost.matrix_product + 2)
 
@@ -120,9 +119,10 @@ class UncalibratedLocalHamiltonian(UncalibratedPreconditionedHamiltonian):
     )
 
   def mean_accept_prob(self, mh_results):
-    """Returns the mean acceptance by energy of the chains with l = 0, [].
+    """Returns the mean acceptance, without q, of the chains with l = 0, [].
 
-    If there are none, all chains count. Chains that never move do not count.
+    If no chain has l = 0, all chains count, with q. Chains that never move do
+    not count.
     """
     taken = mh_results.proposed_results.trajectory
     ratio = mh_results.log_accept_ratio
@@ -149,12 +149,12 @@ class UncalibratedLocalHamiltonian(UncalibratedPreconditionedHamiltonian):
     return LocalTrajectory(tf.zeros([], tf.int32), zeros, zeros)
 
   def _steepness(self, results, gradient):
-    """Returns t, [chains...]; a gradient that is not finite is steep."""
+    """Returns t, [chains...], at its bound if the gradient is not finite."""
     factor = scale_factor.at(self.preconditioner, results.preconditioner_params)
     size = self.event_sum(tf.ones_like(gradient))
     square = self.event_sum(factor.apply_adjoint(gradient) ** 2) / size
     t = 0.5 / math.log(2.0) * tf.math.log(square / _STEEP**2)
-    # The lower bound makes all flat places alike.
+    # The lower bound treats all flat regions alike.
     return tf.maximum(
       tf.where(t <= 2.0 * _SMALLEST, t, 2.0 * _SMALLEST), -_SMALLEST
     )
@@ -176,7 +176,7 @@ def draw(steepness, seed):
 
 
 def log_prob(octaves, steepness):
-  """Returns log q(l | t), a density inside and masses at 0 and J.
+  """Returns log q(l | x). q is a density on (0, J) with masses at 0 and J.
 
   Args:
     octaves: l, [chains...].

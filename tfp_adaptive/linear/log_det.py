@@ -5,11 +5,11 @@
     log det(I + D) = E sum_{k=1}^N (-1)^{k+1} / (k p_k) e^T D^k e
     gradient       = E y^T dD e,   y = sum_{k=0}^N (-1)^k / p_k D^k e
 
-with Rademacher e, a random number of terms N and p_k = P(N >= k). `_normalized`
-keeps powers from growing, so that the estimate is finite even if D is no
-contraction. The products H C D^k e are kept. Value, gradient and largest
-eigenvalue then cost N + 1 Hessian products in all, and no tape runs through a
-product.
+with kappa = (L^2 - 1) / 6, Rademacher e, a random number of terms N and
+p_k = P(N >= k). `_normalized` keeps powers from growing, so that the estimate
+is finite even if D is no contraction. The products H C D^k e are kept. Value,
+gradient and largest eigenvalue then cost N + 1 Hessian products in all, and no
+tape runs through a product.
 
 Source: Hirt, Titsias and Dellaportas (2021), section 3.1 and Appendix A.1,
 https://arxiv.org/abs/2110.14625.
@@ -57,10 +57,10 @@ class LogDetEstimate(
     value: Estimate of log det(I + D), [chains...].
     probe: e, [chains..., d].
     weighted: y, [chains..., d].
-    eigenvector: b, D^N e with length 1, after N steps of power iteration.
+    eigenvector: u, D^N e with length 1, after N steps of power iteration.
     hessian_probe: H C e.
     hessian_weighted: H C y.
-    hessian_eigenvector: H C b.
+    hessian_eigenvector: H C u.
     num_terms: N, [] int32; N + 1 Hessian products were made.
   """
 
@@ -74,13 +74,13 @@ def rademacher(shape, dtype, seed):
 
 
 class Series(NamedTuple):
-  """The distribution of N: P(N >= n_0 + j) = continue_prob^j."""
+  """The distribution of N: P(N >= num_fixed_terms + j) = continue_prob^j."""
 
   num_fixed_terms: int
   continue_prob: float = 0.5
 
   def mean_cost(self, hessian_product):
-    """Returns Hessian products and gradients of an estimate on average."""
+    """Returns the mean numbers of Hessian products and of gradients."""
     prob = self.continue_prob
     products = self.num_fixed_terms + 1 + prob / (1.0 - prob)
     if hessian_product == 'finite_difference':
@@ -88,7 +88,7 @@ class Series(NamedTuple):
     return products, 0.0
 
   def draw_num_terms(self, dtype, seed):
-    """Draws N = n_0 + Geometric, []."""
+    """Draws N, []."""
     draw = random.log_uniform([], dtype, seed)
     extra = tf.floor(draw / tf.math.log(tf.cast(self.continue_prob, dtype)))
     extra = tf.cast(tf.minimum(extra, _MAX_TERMS), tf.int32)
@@ -132,7 +132,7 @@ def estimate(factor, hessian_product, kappa, probe, num_terms, series):
     return hessian_product(factor.apply(row), size)
 
   def body(k, inverse_prob, power, hessian_power, totals):
-    # 1 / p_k: 1 up to n_0, then a factor for each survived round.
+    # 1 / p_k is 1 up to `num_fixed_terms`, then grows by 1 / continue_prob.
     inverse_prob /= tf.where(
       k > series.num_fixed_terms, tf.cast(series.continue_prob, dtype), 1.0
     )

@@ -1,8 +1,8 @@
 """The number of leapfrog steps: fixed, drawn from a range, or learned.
 
 A step draws one number for all chains, uniformly from a range (fewest, most),
-so that chains stay in step. A learned range is `num_leapfrog_steps` of the
-results, [2] int32, and the argument is only its start.
+so that no chain waits for another. A learned range is `num_leapfrog_steps` of
+the results, [2] int32, and the constructor's range is its first value.
 """
 
 import numpy as np
@@ -73,7 +73,7 @@ def check(num_leapfrog_steps, max_num_leapfrog_steps):
 
 
 class DrawsNumSteps:
-  """The part of a proposal that knows its number of leapfrog steps."""
+  """Mixin of proposals that have a number of leapfrog steps."""
 
   @property
   def num_leapfrog_steps(self):
@@ -98,7 +98,7 @@ class DrawsNumSteps:
     return 0.5 * sum(self.bounds)
 
   def settled(self, learned):
-    """Returns the range for steps that try no other range, [2] int32.
+    """Returns the range to use once no other range is tried, [2] int32.
 
     Args:
       learned: The best range (fewest, most), [2] int32.
@@ -127,7 +127,7 @@ class DrawsNumSteps:
     return int(np.ceil(np.mean(self._range_at(results))))
 
   def cost_at(self, results, kind):
-    """Returns the cost at the mean number of steps, taken or learned."""
+    """Returns the cost at the mean of the taken or learned numbers of steps."""
     mean = None
     if self.max_num_leapfrog_steps is not None:
       if results is None:

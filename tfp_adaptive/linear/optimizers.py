@@ -1,4 +1,4 @@
-"""Rules that turn a gradient into the next params: pure functions.
+"""Optimizers: pure functions from a gradient to the next params.
 
 `relative_gradient` works on the tangent at the current factor and does not
 depend on the scale of the coordinates. `rmsprop` (the paper's) and `adam` work
@@ -28,7 +28,7 @@ class RelativeGradientState(
     'RelativeGradientState', ['pending', 'pending_log_scale', 'num_updates']
   ),
 ):
-  """Gradients that wait for the next move, and the number of updates."""
+  """Sums of steps until the next move, and the number of updates."""
 
   __slots__ = ()
   merge_rules = dict(num_updates=merging.largest)
@@ -58,24 +58,24 @@ class AdamState(
 def relative_gradient(gain=4.0):
   """Builds the relative (natural) gradient step.
 
-  A is the gradient in the tangent at C, in units of the objective. For the
-  generalized speed measure it is divided by beta, which makes A + I
-  dimensionless. With B chains, a step moves shape and scale:
+  A is the gradient in the tangent at C, divided by the criterion's
+  `objective_scale`, which is beta for the generalized speed measure. After t
+  updates with B chains, a step moves shape and scale:
 
     C C^T <- C (I + rho_t A) C^T
     C     <- C exp((1 + t / sqrt(B))^-0.6 scale_force)
 
-  The criterion gives the force. For the generalized speed measure it is the
-  mean acceptance less its target, or less if the entropy asks for it. If moves
-  of C cost more than steps of the chains (large d, few chains), up to 16 small
-  moves are summed and made at once. The structure's `move` bounds the first
-  line so that C stays invertible. Nothing here has the units of the state, so
-  that a rescaled target gives the rescaled path of C.
+  The criterion gives `scale_force`. For the generalized speed measure it is the
+  mean acceptance minus its target, or a smaller number that the entropy gives.
+  If moves of C cost more than steps of the chains (large d, few chains), up to
+  16 small moves are summed and made at once. The structure's `move` bounds the
+  first line so that C stays invertible. All quantities are dimensionless, so
+  that a rescaled target gives a rescaled C.
 
   Args:
     gain: k of the rate rho_t = min(1/2, k / (t + delay)), at least 1; the delay
       follows from the numbers of params and of chains (`linear/schedule`). A
-      larger gain reaches far scales sooner, a smaller one ends with less noise.
+      larger gain reaches far scales sooner, and a smaller gain has less noise.
 
   Returns:
     An `interfaces.Optimizer`.

@@ -56,13 +56,13 @@ def gradient_adaptive_random_walk(
     optimizer: How the factor moves; `relative_gradient` by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     experimental_shard_axis_names: As in TFP; the same for all parts.
-    name: Prefix of op names.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target or a part is of another kind.
+    TypeError: If the target or a part has the wrong type.
     ValueError: If a number is out of its range, or parts do not go together.
 
   References:
@@ -92,10 +92,10 @@ def gradient_adaptive_random_walk(
 
 
 class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
-  """Proposes y = x + step_size * C e, e ~ N(0, I): symmetric, no correction.
+  """Proposes y = x + step_size * C e with e ~ N(0, I), which is symmetric.
 
   One step makes one target call and one product with C; an adapting step adds
-  one gradient, at the proposal. It needs `MetropolisHastings` around it.
+  one gradient, at y. Put `MetropolisHastings` around this kernel.
   """
 
   def __init__(
@@ -110,8 +110,8 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
     """Builds the kernel; see the base class for the shared arguments.
 
     Args:
-      target_log_prob_fn: As in TFP; if stochastic, called with `seed=seed`
-        too, a [2] int32 for all chains.
+      target_log_prob_fn: As in TFP. A stochastic target is also called with
+        `seed`, [2] int32, one for all chains.
       preconditioner: An `interfaces.Preconditioner`.
       step_size: Multiplies C.
       target_is_stochastic: Whether the target returns the log of an unbiased
@@ -120,7 +120,7 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
         the exact distribution. The estimate at the start has the same seed in
         every run. Gradient-based adaptation refuses such a target.
       experimental_shard_axis_names: As in TFP; the same for all parts.
-      name: Prefix of op names.
+      name: Prefix of the names of bootstrap ops.
 
     Raises:
       ValueError: If the signature of the target does not fit.
@@ -137,7 +137,7 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
   lacking_in_tfp = 'moves without a gradient'
 
   def cost(self, adapting):
-    """Returns the target calls of one step per chain."""
+    """Returns the cost of one step of one chain."""
     return interfaces.Cost(
       target=1 + int(adapting),
       gradient=int(adapting),
@@ -170,7 +170,7 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
     )
 
   def init_replay_cache(self, proposed_results):
-    """Returns the gradient at the current state: 0, which means unknown."""
+    """Returns the gradient at the current state; 0 means not known."""
     return tf.zeros_like(proposed_results.noise)
 
   def replay(self, cache, previous, proposed, proposed_state, mh_results):
@@ -219,7 +219,7 @@ def _balance(ratio, grad_x, grad_y):
   """Returns v with E[v e^T] = 0 that cancels most noise of 1{r < 0} g(y) e^T.
 
   The noise is the part g(x) e^T. In whitened units, with steps of size
-  l / sqrt(d), its entries have size l / sqrt(d), and the signal has l^2 / d.
+  l / sqrt(d), its entries have size l / sqrt(d), and those of the mean l^2 / d.
   With the logistic function sigma,
 
     v = sigma(r) (g(y) - g(x)) / 2 - sigma(-r) g(x)
@@ -228,7 +228,7 @@ def _balance(ratio, grad_x, grad_y):
   E[v e^T] is 0 in the stationary chain. A swap of x and y turns e into -e and r
   into -r, and multiplies the density by e^r. This gives
   E[sigma(r) (g(x) + g(y)) e^T] = 0, and E[g(x) e^T] = 0 as well. Near r = 0,
-  where 1{r < 0} is 1/2 on average, the sum has only differences g(y) - g(x).
+  1{r < 0} g(y) + v has only differences g(y) - g(x), on average.
   """
   accept = tf.sigmoid(ratio)[..., tf.newaxis]
   is_known = tf.reduce_any(grad_x != 0.0, axis=-1, keepdims=True)

@@ -4,8 +4,8 @@
   V <- (1 - w) (V + w (mean_k delta_k)^2) + w Var_k delta_k
 
 Here x_k are the rows of K chains at one step, and w is the weight of the step.
-m and V are the mean and covariance over all steps so far, where later steps
-reduce the weights of earlier ones.
+m and V are the mean and covariance over all steps so far, with more weight on
+later steps.
 """
 
 import collections
@@ -26,7 +26,7 @@ class Moments(
 
   @classmethod
   def merged(cls, parts, before):
-    """Returns the exact moments of all shards, which have as many chains."""
+    """Returns the moments of all shards, which have equal numbers of chains."""
     del before
     mean = tf.add_n([part.mean for part in parts]) / len(parts)
     spread = tf.zeros_like(parts[0].spread)
@@ -40,7 +40,7 @@ class Moments(
 
 
 def start(rows, is_finite, dense=False):
-  """Returns `Moments` around the mean of the rows, without spread.
+  """Returns `Moments` with the mean of the rows and zero spread.
 
   Args:
     rows: [K, d], zero where not finite.
@@ -54,7 +54,7 @@ def start(rows, is_finite, dense=False):
 
 
 def add(moments, rows, is_finite, weight):
-  """Returns the moments after a step of this weight."""
+  """Returns the moments after a step of weight `weight`, []."""
   # Without a finite chain nothing is learned.
   weight = tf.where(tf.reduce_any(is_finite), weight, 0.0)
   delta = tf.where(is_finite, rows - moments.mean, 0.0)

@@ -1,12 +1,13 @@
 """Finds a first scale in the chain's own first steps.
 
-The scale doubles after a step whose mean acceptance is above the target and
-halves after one below, until the first crossing. It starts at
+The scale doubles after a step whose mean acceptance is above the target, and
+else halves. The search ends when the acceptance crosses the target. It starts
+at
 
-  c = sqrt(d) / rms over chains of |g(x)|,
+  sqrt(d) / rms over chains of |g(x)|,
 
-which has the units of the state, and is exact for an isotropic Gaussian. It
-starts at 1 if no gradient is known. The search makes no target call of its own,
+which has the units of the state, and is exact for an isotropic Gaussian.
+Without gradients it starts at 1. The search makes no target call of its own,
 because each trial is an ordinary step of the chain.
 """
 
@@ -23,7 +24,7 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = ['ScaleSearch', 'begin', 'fixed', 'start', 'update']
 
-_MAX_TRIALS = 100  # After 2^100 either way the search ends.
+_MAX_TRIALS = 100  # The search changes the scale by at most 2^100.
 
 
 class ScaleSearch(
@@ -47,7 +48,7 @@ class ScaleSearch(
 
   @classmethod
   def merged(cls, parts, before):
-    """Returns one search at the mean log scale, which is over if one is."""
+    """Returns a search at the mean log scale, over if a shard's is over."""
     del before
     logs = [tf.math.log(part.scale) for part in parts]
     return cls(
@@ -58,7 +59,7 @@ class ScaleSearch(
 
 
 def begin(proposal, inner_results):
-  """Starts the search, which is over at once if the first scale was given.
+  """Starts the search, or ends it if the first scale was given.
 
   Args:
     proposal: The innermost kernel.
@@ -88,7 +89,7 @@ def begin(proposal, inner_results):
 def start(dtype, flat_grads=None, num_steps=1):
   """Returns a search from the scale that gradients [chains..., d] suggest.
 
-  It is divided by `num_steps`, so that a trajectory is as long as one step.
+  A trajectory of `num_steps` steps is then as long as that scale.
   """
   scale = tf.ones([], dtype)
   if flat_grads is not None:

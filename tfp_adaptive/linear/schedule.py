@@ -1,9 +1,9 @@
-"""Rates of the covariance that need no tuning.
+"""Learning rates of the covariance that need no tuning.
 
   rho_t = min(1/2, 4 / (t + 8 (1 + p / d) / B))
 
-with p params, d coordinates and B chains. It falls as 1 / t, as the average of
-Newton steps should. The delay is the number of gradients that p params need.
+with p params, d coordinates and B chains. rho_t falls as 1 / t, which averages
+Newton steps. The delay is the number of steps whose gradients p params need.
 """
 
 import tensorflow as tf
@@ -37,8 +37,8 @@ def smoothing_weight(num_updates, problem, is_searching):
 def update_period(problem):
   """Returns how many gradients are summed before the factor moves, [] float.
 
-  A move of a dense factor costs d^3, and a step of B chains a few B d^2. With
-  few chains, moves are relatively expensive, but rates are small. A sum of
+  A move of a dense factor costs d^3, and a step of B chains a few times B d^2.
+  With few chains, moves are expensive, but rates are small. A sum of
   p / (d B) steps then moves the covariance by at most a half.
   """
   num_chains = tf.cast(problem.num_chains, problem.dtype)

@@ -1,4 +1,4 @@
-"""Kinds of Hamiltonian steps: plain, shorter in places, with kept momenta."""
+"""The kinds of Hamiltonian steps: plain, of local size, with kept momenta."""
 
 from tfp_adaptive.linear import kept_momentum
 from tfp_adaptive.linear.hamiltonian import (
@@ -14,7 +14,7 @@ class UncalibratedMomentumHamiltonian(
 ):
   """Proposes the end of a trajectory that starts with a given momentum.
 
-  It needs `MomentumMetropolisHastings` around it.
+  Put `MomentumMetropolisHastings` around this kernel.
   """
 
 
@@ -26,7 +26,7 @@ def proposal_class(local_steps, keep_momentum):
     keep_momentum: Whether steps keep part of the momentum.
 
   Raises:
-    ValueError: If both are requested.
+    ValueError: If both arguments are true.
   """
   if local_steps and keep_momentum:
     raise ValueError(

@@ -90,7 +90,7 @@ def check_hessian_product(hessian_product):
 
 
 def start_trajectory(flat):
-  """Returns the trajectory of no steps."""
+  """Returns the trajectory of zero steps."""
   zeros = tf.zeros_like(flat)
   return Trajectory(zeros, zeros, flat, zeros, tf.zeros([], tf.int32))
 
@@ -107,7 +107,7 @@ def run(value_and_gradient, factor, start, num_steps):
 
   Returns:
     The last `Point`, its velocity after the last half kick, and the
-    `Trajectory`. No gradient can pass through them.
+    `Trajectory`. Neither of them can be differentiated.
   """
   num_steps = tf.convert_to_tensor(num_steps)
   middle = num_steps // 2
@@ -152,7 +152,7 @@ def run(value_and_gradient, factor, start, num_steps):
 
 
 def has_converged(step, log_accept_ratio):
-  """Returns whether trajectories are finite and near their first energy."""
+  """Returns whether trajectories did not diverge, [chains...] bool."""
   is_finite = log_accept_ratio > -_DIVERGENCE
   is_finite &= tf.math.is_finite(log_accept_ratio)
   sums = step.trajectory.weighted_gradient_sum + step.grad_end
@@ -202,11 +202,11 @@ def change(factor, step, event_sum):
 def log_det(factor, step, estimate, mean_slope, event_sum):
   """Returns log det(I + D) and the largest eigenvalue of D, by chain.
 
-  The values are those of the estimate. The gradients are those of y^T D e and
-  b^T D b, where D is a function of the factor and H is constant. Once C is
-  learned, D is near a multiple of I. The gradient of y^T D e is then near
-  c e e^T, with mean c I. The noise c (e e^T - I) is subtracted, with c from
-  earlier steps.
+  The values are those of the estimate, with probe e, weighted y and eigenvector
+  u. The gradients are those of y^T D e and u^T D u, where D is a function of
+  the factor and H is constant. Once C is learned, D is near a multiple of I.
+  The gradient of y^T D e is then near c e e^T, with mean c I. The noise
+  c (e e^T - I) is subtracted, with c from earlier steps.
 
   Args:
     factor: An `interfaces.ScaleFactor` under a tape.
@@ -230,15 +230,15 @@ def log_det(factor, step, estimate, mean_slope, event_sum):
     estimate.value
     + (bilinear - tf.stop_gradient(bilinear))
     - mean_slope * factor.centered_stretch(estimate.probe, estimate.probe),
-    # The value is b^T D b; its gradient is doubled, because C enters twice.
+    # The value is u^T D u; its gradient is doubled, because C enters twice.
     2.0 * quadratic - tf.stop_gradient(quadratic),
   )
 
 
 def mean_slope(mean, factor, step, estimate):
-  """Returns the running mean of the slope of log det(I + D) per coordinate.
+  """Returns the next c: a running mean of the slope of log det(I + D) / d.
 
-  The slope of y^T D e in the log scale is twice its value.
+  The slope is the derivative in the log scale. It is estimated by 2 y^T D e.
   """
   kappa = curvature_weight(step.trajectory.num_steps, step.noise.dtype)
   pull = factor.apply_adjoint(estimate.hessian_probe)

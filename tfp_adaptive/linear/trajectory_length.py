@@ -5,23 +5,23 @@ longer trajectories too, and the mean jumps are kept for each l:
 
     1 - r_i(l) = E alpha (f_i(y) - f_i(x))^2 / (2 Var f_i)
 
-Here x and y are the ends of a trajectory, alpha is its acceptance, and f_i is a
-function of one coordinate. r_i(l) is the correlation of f_i before and after a
-step. A chain of steps of random length has
+Here x and y are the ends of a trajectory, alpha is its acceptance probability,
+and f_i is a function of one coordinate. r_i(l) is the correlation of f_i before
+and after a step. A chain of steps of random length has
 
     e_i(a, b) = (1 - r_i) / (1 + r_i) / ((a + b) / 2),  r_i = mean_{a..b} r_i(l)
 
 effective draws per gradient, exactly so for a Gaussian. The chosen a and b have
 the largest mean of e_i of order -16 over all i. This mean is nearly the least
-e_i, because many fast functions must not outvote a slow one. Learning costs no
-gradient.
+e_i, so that a slow function counts more than many fast functions. Learning
+costs no gradient.
 
 The functions are x and its bounded square around the mean. With x alone, the
-best trajectory would be half a turn, which never changes the energy. A range
+best trajectory would be half a period, which never changes the energy. A range
 starts at a = 1, or at the first number above b / 2. For b > 2 a range has
-several lengths, because one length would hit the period of some direction. Two
-steps alone are half a turn only if one step is a quarter, and then the squares
-count against them.
+several lengths, because one length would hit the period of some direction. The
+range 2, ..., 2 is allowed. If two steps are half a period, the squares give it
+a low score.
 
 For a proposal with a map f, x is z = f^-1(q), where its trajectories run. There
 the distribution is nearly normal, and its tails are light.
@@ -56,8 +56,8 @@ _LARGEST_SQUARE = 9.0  # Bound of the squares, in variances.
 _ORDER, _COARSE_ORDER = 16, 4
 _PRIOR_PAIRS = 10.0  # Weight of the mean over coordinates in a mean jump.
 _FIRST_REVIEW, _GROWTH = 20.0, 1.1  # Step of the first review, then a factor.
-_EXPLORED, _LEAST_EXPLORED = 2, 6  # Steps try twice the longest, at least 6.
-_LAST_REVIEW = 0.8  # Share of the adaptation; then only the step size moves.
+_EXPLORED, _LEAST_EXPLORED = 2, 6  # Steps try lengths up to max(2 b, 6).
+_LAST_REVIEW = 0.8  # Share of the adaptation after which the range is final.
 
 
 class Lengths(
@@ -82,7 +82,7 @@ class Lengths(
 
   Attributes:
     num_leapfrog_steps: The best range (fewest, most), [2] int32.
-    num_steps: Adapting steps, with the steps of the scale search, [] int32.
+    num_steps: Adapting steps, including the scale search, [] int32.
     num_taken: Leapfrog steps of the adapting steps, [] int32.
     time: Steps learned from, [].
     next_review: Value of `time` at which the range is chosen next, [].
@@ -125,9 +125,7 @@ def start(num_leapfrog_steps, most, rows, is_finite):
 
 
 def restart(lengths, rows, is_finite):
-  """Returns `Lengths` for new coordinates, empty but for the range.
-
-  The range stays until a better one is found.
+  """Returns `Lengths` for new coordinates, which keep only the range.
 
   Args:
     lengths: `Lengths`.
@@ -150,8 +148,8 @@ def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
       the coordinates of the trajectories, [num_chains, d] each.
     accept_prob: min(1, exp(r)), [num_chains]; 0 where the end is not finite.
     is_finite: Whether the chains are finite, [num_chains, 1] bool.
-    is_searching: Whether the first scale is still searched, [] bool. Then only
-      the number of steps is learned.
+    is_searching: Whether the first scale is still searched, [] bool. If so,
+      jumps are not learned.
   """
   rows, is_finite = _masked(places[-1], is_finite)
   time = lengths.time + tf.cast(~is_searching, rows.dtype)
@@ -196,8 +194,8 @@ def choose(lengths, event_sum, step, num_adaptation_steps, settled):
     event_sum: Sums over the last axis, across shards too.
     step: Adapting steps taken, [] int32.
     num_adaptation_steps: Number of all adapting steps, int.
-    settled: Function from the best range to the final range of steps, perhaps
-      with more numbers. Until the range is final these numbers are 0.
+    settled: Function from the best range to the final range, which may append
+      numbers. Until the range is final, the appended numbers are 0.
   """
   is_open = num_steps_settled(step, num_adaptation_steps) < 0
   is_due = is_open & (lengths.time >= lengths.next_review)
@@ -294,7 +292,7 @@ def _best(lengths, event_sum):
 def _scores(rates_of_ranges, is_alive, event_sum):
   """Returns the inverse mean of order -16 up to a constant, [num_ranges].
 
-  The unit is the mean of order -4, so that powers of 16 do not overflow.
+  Rates are divided by their mean of order -4, so that no power overflows.
   """
   inverse = tf.where(is_alive, 1.0 / rates_of_ranges, 0.0)
   unit = event_sum(tf.reduce_sum(inverse**_COARSE_ORDER, axis=1))
@@ -321,7 +319,7 @@ def _shares(fewest, most, rows):
 
 
 def _masked(rows, is_finite):
-  """Returns rows, zero where not finite, and whether they are, [n, 1]."""
+  """Returns rows, zero where not finite, and whether each is finite, [n, 1]."""
   is_finite &= tf.reduce_all(tf.math.is_finite(rows), axis=-1, keepdims=True)
   return tf.where(is_finite, rows, 0.0), is_finite
 

@@ -2,6 +2,8 @@
 
   F = E[ alpha |y - x|^2 ] / lambda,   alpha = min(1, exp(log_accept_ratio))
 
+lambda is a moving mean of alpha |y - x|^2.
+
 Source: Pasarica and Gelman (2010), Adaptively scaling the Metropolis algorithm
 using expected squared jumped distance, Statistica Sinica 20.
 """
@@ -32,7 +34,7 @@ class JumpDistanceState(
   Attributes:
     moving_distance: Exponentially weighted mean of the squared jump distance,
       [], units of the state squared.
-    is_first: [] bool, whether no finite step has been seen.
+    is_first: [] bool, whether the mean distance was 0 in all steps so far.
   """
 
   __slots__ = ()
@@ -42,14 +44,14 @@ class JumpDistanceState(
 def expected_squared_jump_distance(target_accept_prob=0.55):
   """Builds the expected squared jump distance, in units of its moving mean.
 
-  Use it for targets of even scale, or to compare with the generalized speed
-  measure. The widest direction dominates, so that a proposal that never moves
-  along a narrow direction can still score well.
+  Use it for targets with one scale in all directions, or to compare with the
+  generalized speed measure. The widest direction dominates, so that a proposal
+  that never moves along a narrow direction can still score well.
 
   Use `tfpa.optimizers.adam(1e-3)` or `rmsprop`; relative optimizers refuse this
   criterion. If every move is rejected, its gradient is 0 and the scale stays
-  there. Large relative steps lead there, and a long adaptation by small steps
-  may end there too.
+  too large. Large relative steps lead to such a scale, and so may many small
+  steps.
 
   Args:
     target_accept_prob: Acceptance at which the scale search ends, in (0, 1);
@@ -110,14 +112,14 @@ def _init(problem):
 
 
 def _no_feedback(state, transition):
-  """Returns feedback of a criterion whose gradient steers the scale itself."""
+  """Returns the feedback of a criterion whose gradient adapts the scale."""
   del transition
   one = tf.ones_like(state.moving_distance)
   return interfaces.Feedback(objective_scale=one, scale_force=0.0 * one)
 
 
 def scale_of(state, distance, is_finite):
-  """Returns lambda: the moving mean, once there is one, else the mean now."""
+  """Returns lambda: the moving mean if it is known, else the present mean."""
   finite = tf.where(is_finite, distance, 0.0)
   current = tf.stop_gradient(tf.reduce_mean(finite))
   scale = tf.where(state.is_first, current, state.moving_distance)

@@ -2,6 +2,9 @@
 
   F = E[ min(0, log_accept_ratio) ] + beta ( H[q] - gamma h(|mu|) )
 
+H[q] is the entropy of the proposal. The penalty h, of weight gamma, is for
+Hamiltonian proposals, where mu is the largest eigenvalue of D.
+
 Sources: Titsias and Dellaportas (2019), equations 3-6 and Algorithm 1,
 https://arxiv.org/abs/1911.01373; for the penalty h of Hamiltonian proposals,
 Hirt, Titsias and Dellaportas (2021), Algorithm 1 and Appendix A.2,
@@ -53,10 +56,10 @@ class GeneralizedSpeedMeasureState(
 
   Attributes:
     entropy_weight: beta.
-    value_slope: Running mean of the slope of the value in the log scale.
-    entropy_slope: Running mean of the slope of the entropy in the log scale.
-    accept_excess: Running mean of the acceptance less its target.
-    scale_force: How far the log scale should move now.
+    value_slope: Running mean of d value / d log scale, per coordinate.
+    entropy_slope: Running mean of d entropy / d log scale, per coordinate.
+    accept_excess: Running mean of the acceptance minus its target.
+    scale_force: Wanted change of the log scale, before the learning rate.
     penalty: State of the penalty; `[]` without a penalty.
     num_updates: Updates since the first scale was found.
   """
@@ -82,12 +85,12 @@ def generalized_speed_measure(
   """Builds the generalized speed measure.
 
   High entropy means wide proposals in all directions at once, and a high log
-  acceptance ratio means accepted proposals. beta weighs the two. Three rules
-  set it:
+  acceptance ratio means accepted proposals. Three rules set the weight beta of
+  the entropy:
 
   * `'balance'`, for optimizers on tangents: beta follows the weight at which
-    the slope in the log scale vanishes. The optimizer moves the scale by the
-    acceptance: out while it is above its target, in while it is below. The
+    the derivative of F in the log scale is 0. The optimizer increases the scale
+    while the acceptance is above its target, and else decreases the scale. The
     scale settles without oscillation.
   * `'constraint'`, for optimizers on tangents: the entropy alone is maximized,
     under the constraint that the acceptance reaches its target. Hamiltonian
@@ -100,12 +103,11 @@ def generalized_speed_measure(
 
       beta <- beta (1 + rate (mean accept prob - target_accept_prob))
 
-  The first two rules bound the influence of one chain by |mu|, the largest
-  eigenvalue of a Hamiltonian proposal's D. If it is above 1, the slopes of the
-  chain's log det (I + D) and penalty are divided by its square.
+  The first two rules bound the influence of one chain with |mu| > 1. They
+  divide the gradients of its log det (I + D) and penalty by |mu|^2.
 
-  A chain whose proposal diverged pulls the scale in as hard as the entropy
-  pushes it out. Even divergence everywhere cannot inflate the proposal.
+  The entropy of a chain that diverged counts with a negative sign. The scale
+  therefore cannot grow while all chains diverge.
 
   Args:
     target_accept_prob: Wanted mean acceptance, in (0, 1).
@@ -271,7 +273,7 @@ class _Measure(NamedTuple):
     Steps are divided by beta. With bounded ratios, a batch far beyond the bound
     has almost no slope, and beta would vanish. In equilibrium beta is
     2 E[-min(0, r)] / d, at least 2 (1 - accept) / d. The lower bound is a
-    quarter of that.
+    quarter of 2 (1 - accept) / d.
     """
     lower, upper = self.weight_bounds
     if self.bound_log_ratio:
@@ -284,7 +286,7 @@ def default_rule(optimizer, relative='balance'):
   """Returns the rule of beta that goes with an `interfaces.Optimizer`.
 
   Args:
-    optimizer: The optimizer; one on raw params has no slopes to balance.
+    optimizer: The optimizer. On raw params there are no slopes to balance.
     relative: The rule for optimizers on tangents.
   """
   return relative if optimizer.is_relative else 'acceptance'
@@ -300,7 +302,7 @@ def mean_accept_prob(transition, use_accept_flag=False):
 
 
 def _balanced(state, slopes, excess, problem):
-  """Moves beta to the weight at which the two slopes cancel."""
+  """Moves beta to the weight at which both terms of F have opposite slopes."""
   smoothing = schedule.smoothing_weight(
     state.num_updates, problem, slopes.is_searching
   )
@@ -323,10 +325,10 @@ def _balanced(state, slopes, excess, problem):
 
 
 def _force_by_entropy(state, slopes):
-  """Lets the entropy move the scale if its constraint is nearer to failing.
+  """Lets the entropy move the scale if the second constraint is tighter.
 
-  Two constraints bound the scale from above: acceptance >= target, and slope of
-  the entropy >= 0. Running means show which one is nearer to failing.
+  Two constraints bound the scale from above: acceptance >= target, and
+  d entropy / d log scale >= 0. Running means show which constraint is tighter.
   """
   slope = state.value_slope + state.entropy_slope
   return state._replace(

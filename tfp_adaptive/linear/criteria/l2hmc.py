@@ -1,4 +1,4 @@
-"""The objective of L2HMC: jump distance with a penalty for standing still.
+"""The objective of L2HMC: jump distance with a penalty for short moves.
 
   F = alpha |y - x|^2 / lambda - lambda / (alpha |y - x|^2)
 

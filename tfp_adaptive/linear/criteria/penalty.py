@@ -3,17 +3,18 @@
   h(x) = 0 below delta,  (x - delta)^2 up to 1 + delta,  2 x - 2 delta - 1 above
   gamma <- clip(gamma (1 + rate (min(h(|mu|), 1) - slack)))
 
-The linear branch continues the quadratic one with its slope. (Appendix A.2 of
-the paper prints slope (delta_2 - delta)^2 = 1 there, half of it.)
+mu is the largest eigenvalue of D, and gamma is the weight of the penalty. The
+linear branch has slope 2, like the quadratic branch at 1 + delta. (Appendix A.2
+of the paper prints slope (delta_2 - delta)^2 = 1.)
 
-D grows with the curvature at the state of a chain, and so do the slopes of
-log det (I + D) and of h. One chain in a narrow region, with |mu| far above 1,
-would outweigh all others and shrink the proposal to nothing. Except under the
-papers' rule, `influence` weighs a chain by
+The gradients of log det (I + D) and of h grow with the curvature. One chain in
+a narrow region, with |mu| far above 1, would outweigh all others and shrink the
+proposal to nothing. `influence`, used except by the papers' rule, weighs a
+chain by
 
   w(|mu|) = 1 / max(1, |mu|)^2,
 
-so that its slopes fall as 1 / |mu|. Its energy error still counts by the
+so that its gradients fall as 1 / |mu|. Its energy error still counts in the
 acceptance, where all chains have equal shares.
 
 Source: Hirt, Titsias and Dellaportas (2021), Algorithm 1 and Appendix A.2,
