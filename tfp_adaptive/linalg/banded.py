@@ -4,14 +4,13 @@ A matrix with p superdiagonals is the tuple of its diagonals, of sizes
 (d, d - 1, ..., d - p). Vectors are rows, [n, d]. The rows share one matrix, or
 each has its own, with diagonals of shapes [n, d], [n, d - 1], ....
 
-A solve is the linear recursion x_i = r_i + sum_k a_ki x_{i+k}, one turn of a
-loop per coordinate for all rows at once. It costs O(p d) in time and memory,
-and is as stable as back substitution. XLA compiles a body that touches few
-bytes into one tight loop, about 20 ns a turn for 10 rows on a CPU core. The
-x_{i+k} are therefore read back from where they were written, instead of
-carried. `bidiagonal` is faster for p = 1. Segments in lockstep, doubling and
-dense blocks lose more by loops or transposes than they gain. On an accelerator
-`banded_scan` is used.
+A solve is the linear recursion x_i = r_i + sum_k a_ki x_{i+k}, with one loop
+iteration per coordinate for all rows at once. It costs O(p d) in time and
+memory, and is as stable as back substitution. XLA compiles a body that touches
+few bytes into one tight loop, about 20 ns an iteration for 10 rows on a CPU
+core. The body therefore reads x_{i+k} from the output instead of carrying them.
+`bidiagonal` is faster for p = 1. Parallel segments, doubling and dense blocks
+were slower. On an accelerator `banded_scan` is used.
 """
 
 import tensorflow as tf
@@ -31,11 +30,11 @@ def solve(bands, rows, adjoint=False, parallel=None):
   through the loop.
 
   Args:
-    bands: Tuple of diagonals, the main one first, which has no zeros.
+    bands: Tuple of diagonals. The first is the main diagonal and has no zeros.
     rows: [n, d].
     adjoint: Whether to solve with B^T.
-    parallel: Whether to use the form of depth O(log d); by default as
-      `banded_scan.is_preferred` says.
+    parallel: Whether to use the form of depth O(log d); see
+      `banded_scan.is_preferred`.
 
   Returns:
     [n, d].
@@ -62,7 +61,7 @@ def multiply(bands, rows, adjoint=False):
 
 
 def outer(left, right, num_bands, summed=True):
-  """Returns the bands of l r^T, l_i r_{i+k}; summed over rows or not."""
+  """Returns the bands l_i r_{i+k} of l r^T, summed over rows if `summed`."""
   products = [
     left[:, : ps.shape(left)[1] - k] * right[:, k:] for k in range(num_bands)
   ]
@@ -74,7 +73,7 @@ def outer(left, right, num_bands, summed=True):
 def _with_gradient(solution, bands, rows, adjoint, parallel):
   """Returns a solution with its gradient in rows and bands.
 
-  Derivatives of any order are solves, and none of them repeats the given one.
+  Derivatives of any order are solves. None of them repeats the given solve.
   """
 
   @custom_gradient
@@ -92,7 +91,7 @@ def _with_gradient(solution, bands, rows, adjoint, parallel):
 
 
 def _substitute(bands, rows, adjoint):
-  """Solves by the recursion, with a_ki = -b_ki / b_i and r_i / b_i for r_i."""
+  """Solves by the recursion with a_ki = -b_ki / b_i, from rows r_i / b_i."""
   diag = bands[0]
   scaled = rows / diag
   if len(bands) == 1:
@@ -107,7 +106,7 @@ def _substitute(bands, rows, adjoint):
   if len(bands) == 2:
     solution = bidiagonal.recursion(multipliers[0], scaled, not adjoint)
   else:
-    # Each is [d] or [d, n], so that a turn reads one number, or one per row.
+    # Each is [d] or [d, n], so that an iteration reads adjacent numbers.
     multipliers = tf.stack([tf.transpose(m) for m in multipliers])
     solution = _compiled_recursion(multipliers, scaled, not adjoint)
   return tf.ensure_shape(solution, rows.shape)
@@ -116,7 +115,7 @@ def _substitute(bands, rows, adjoint):
 def _recursion(multipliers, rows, is_backward):
   """Returns x_i = r_i + sum_k a_ki x_{i+k}, or x_{i-k} if not backward."""
   num_terms, size = multipliers.shape[0], ps.shape(rows)[1]
-  # Zeros beyond the end where the recursion starts.
+  # Zeros are added beyond the end where the recursion starts.
   offset = 0 if is_backward else num_terms
   padding = [[offset, num_terms - offset], [0, 0]]
   solution = tf.TensorArray(
@@ -163,6 +162,6 @@ def _by_native_kernel(bands, rows, adjoint):
   return tf.transpose(columns) if is_shared else columns[..., 0]
 
 
-# Compiled on its own if the caller is not, because a loop in a plain graph
-# takes a thousand times as long.
+# XLA compiles it even if the caller is not compiled, because a loop in a plain
+# graph takes a thousand times as long.
 _compiled_recursion = tf.function(_recursion, jit_compile=True, autograph=False)

@@ -1,4 +1,4 @@
-"""Symmetric banded matrices M and their factors, by diagonals: O(p^2 d).
+"""Symmetric banded matrices M and their factors, by diagonals, in O(p^2 d).
 
   M = W^T D W = U^T U,   U = D^(1/2) W,   W upper banded with unit diagonal
 
@@ -118,14 +118,14 @@ def multiply(bands, rows):
 
 
 def _led(bands, rows):
-  """Returns sum_k b_k[i] v[i + k] over the diagonals right of the main one."""
+  """Returns sum_k b_k[i] v[i + k] over the superdiagonals b_k, k >= 1."""
   return sum(
     _pad(band * rows[..., k:], 0, k) for k, band in enumerate(bands, start=1)
   )
 
 
 def _lagged(bands, rows):
-  """Returns sum_k b_k[i - k] v[i - k], the adjoint."""
+  """Returns sum_k b_k[i - k] v[i - k], the adjoint of `_led`."""
   return sum(
     _pad(band * rows[..., :-k], k, 0) for k, band in enumerate(bands, start=1)
   )
@@ -136,7 +136,7 @@ def _pad(x, before, after):
 
 
 def _solve_unit(factor, rows, adjoint, parallel=None):
-  """Returns W^-1 v, or W^-T v, broadcasting rows with the factor."""
+  """Returns W^-1 v, or W^-T v; rows and factor broadcast."""
   if not factor.bands:
     return rows
   bands, size = factor.bands, ps.shape(rows)[-1]
@@ -197,9 +197,9 @@ def _by_loop(bands):
 def _recursion(*bands):
   """Returns the pivots and the diagonals of W, all [size].
 
-  A row of the Schur complement is w_k = M[i, i + k] - sum_l e_l w_{l+k} over
-  the rows i - l. The pivot is w_0, and e_k = w_k / w_0. After a pivot that is
-  not positive the rows start again, so that nothing overflows.
+  Row i of the Schur complement is w_k = M[i, i + k] - sum_l e_l w_{l+k}, with e
+  and w of row i - l in the sum. The pivot is w_0, and e_k = w_k / w_0. If the
+  pivot is not positive, e and w are set to 0, so that nothing overflows.
   """
   order, size = len(bands) - 1, ps.shape(bands[0])[0]
   zero = tf.zeros([], bands[0].dtype)

@@ -1,6 +1,6 @@
 """Banded solves and factors of depth O(log d), by associative scans.
 
-A matrix of p bands is block bidiagonal or tridiagonal in blocks [p, p]. Its
+In blocks [p, p], B is block bidiagonal and M is block tridiagonal. Their
 recursions are folds of an associative rule over the blocks:
 
   substitution    x_j = F_j x_{j-1} + g_j, composed as affine maps
@@ -8,8 +8,8 @@ recursions are folds of an associative rule over the blocks:
                   joined by eliminating the end that they share
 
 Every step of the elimination is a Schur complement of a positive definite
-matrix, and as stable as the sequential factor. The prefixes are the pivots of
-that factor, so that both forms give the same numbers. The work is at most
+matrix, and as stable as the loop of `banded_cholesky`. The results of the fold
+are the pivots of that loop. The work is at most
 O(p^2 d log d). The scans are for accelerators; on a CPU core the loop is
 faster.
 
@@ -28,11 +28,11 @@ __all__ = ['factorize', 'is_preferred', 'substitute']
 
 
 def is_preferred(parallel=None):
-  """Returns whether to use these forms instead of the loops.
+  """Returns whether to use scans instead of loops.
 
   Args:
-    parallel: The choice, a bool. By default these forms are used if there is an
-      accelerator, where a turn of a loop costs a launch.
+    parallel: The choice, a bool. By default scans are used if there is an
+      accelerator, where each loop iteration costs a launch.
   """
   if parallel is not None:
     return bool(parallel)
@@ -94,8 +94,8 @@ def factorize(bands):
   """Returns the diagonals of D and W in M = W^T D W, W with unit diagonal.
 
   Args:
-    bands: Tuple of the diagonals of symmetric M, the main one first, each
-      [batch, d - k].
+    bands: Tuple of the diagonals of symmetric M, [batch, d - k] for
+      k = 0, ..., p.
 
   Returns:
     pivots, [batch, d], and the tuple of the other diagonals of W,
@@ -152,8 +152,8 @@ def _product(left, right):
 def _join(first, second):
   """Eliminates the block that two segments share.
 
-  A segment is (ll, lr, rr), a quadratic form in the block before it and in its
-  last block; its other blocks are eliminated.
+  A segment is (ll, lr, rr), a quadratic form in the block before the segment
+  and in its last block. The other blocks of the segment are eliminated.
   """
   ll, lr, rr = first
   next_ll, next_lr, next_rr = second

@@ -1,8 +1,8 @@
 """The recursion x_i = r_i + a_i x_{i+1}, or x_{i-1}, in place and compiled.
 
-On a CPU core, XLA compiles a while loop whose turn touches few bytes into one
-tight loop. Any other loop takes about a microsecond a turn. A turn therefore
-solves several coordinates if there are few rows, and one if there are many.
+On a CPU core, XLA compiles a while loop whose body touches few bytes into one
+tight loop. Any other loop takes about a microsecond an iteration. An iteration
+therefore solves several coordinates if there are few rows, else one coordinate.
 Rows are not transposed, because two copies would take as long as the loop.
 """
 
@@ -13,7 +13,7 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = ['recursion']
 
-_MOST_BYTES, _MOST_COORDINATES = 160, 8  # Bounds for one turn.
+_MOST_BYTES, _MOST_COORDINATES = 160, 8  # Bounds for one iteration.
 
 
 def recursion(multipliers, rows, is_backward):
@@ -46,7 +46,7 @@ def _recursion(multipliers, rows, is_backward):
 
 
 def _run(multipliers, rows, is_backward, done, step):
-  """Returns rows with more coordinates solved, `step` in each turn.
+  """Returns rows with more coordinates solved, `step` in each iteration.
 
   The first `done` coordinates, or the last ones if backward, are solved
   already. The loop ends when fewer than `step` coordinates are left.
@@ -79,6 +79,6 @@ def _run(multipliers, rows, is_backward, done, step):
   return rows
 
 
-# Compiled on its own if the caller is not, because a loop in a plain graph
-# takes a thousand times as long.
+# XLA compiles it even if the caller is not compiled, because a loop in a plain
+# graph takes a thousand times as long.
 _compiled = tf.function(_recursion, jit_compile=True, autograph=False)

@@ -8,10 +8,10 @@ iteration of products alone, from A = I / r and B = M / r:
 
   W = (3 I - B A) / 2,   A <- A W,   B <- W B.
 
-An eigenvalue e of B A becomes e (3 - e)^2 / 4. It goes to 1 from all values
-between 0 and 3, quadratically once it is near. r^2 is the largest eigenvalue of
-M. For a normal target M is I up to the noise of draws, whatever the condition
-of X, so that a few steps are enough.
+An eigenvalue e of B A becomes e (3 - e)^2 / 4. It converges to 1 from all
+values between 0 and 3, quadratically at the end. r^2 is about the largest
+eigenvalue of M. For a normal target M is I up to the noise of draws, for X of
+any condition, so that a few steps are enough.
 
 Sources: Bhatia (2007), Positive Definite Matrices, chapter 4; Higham (2008),
 Functions of Matrices, section 6.7, for the coupled Newton-Schulz iteration and
@@ -29,9 +29,9 @@ __all__ = ['factor_of_mean']
 
 _MOST_STEPS = 80  # Enough for eigenvalues of 1e-24.
 _TOLERANCE = 1e-4  # Bound of |I - B A| before the last step, which squares it.
-_NEAR = 0.5  # Below it every step squares |I - B A|, up to rounding.
+_NEAR = 0.5  # Below this value every step squares |I - B A|, up to rounding.
 _NUM_POWERS = 12  # Gives the largest eigenvalue within a third.
-_MARGIN = 1.5  # Factor by which the eigenvalue may be larger.
+_MARGIN = 1.5  # Factor by which the true eigenvalue may be larger.
 
 
 def factor_of_mean(covariance, precision):
@@ -41,12 +41,12 @@ def factor_of_mean(covariance, precision):
   factor.
 
   Args:
-    covariance: X, [d, d]; under XLA best with d static.
+    covariance: X, [d, d]. A static d is faster under XLA.
     precision: Y, [d, d].
   """
   dtype = covariance.dtype
   wide = [tf.cast(t, tf.float64) for t in (covariance, precision)]
-  # A stage needs static shapes.
+  # `in_stage` needs static shapes.
   is_static = covariance.shape.is_fully_defined()
   factor = (
     control_flow.in_stage(_factor, *wide) if is_static else _factor(*wide)
@@ -76,7 +76,7 @@ def _inverse_root(matrix):
   start = identity / largest, matrix / largest
   far = tf.constant(float('inf'), matrix.dtype)
   _, _, rest, root, _ = tf.while_loop(_goes_on, turn, (0, far, far, *start))
-  # With an eigenvalue of zero the iteration never gets near I.
+  # If M has an eigenvalue of zero, the iteration does not converge.
   return tf.where(rest < _NEAR, root, tf.constant(float('nan'), root.dtype))
 
 

@@ -9,9 +9,9 @@ is L L^T with L[t, t] = sqrt(rho_t + w_t), L[t + 1, t] = -s_t w_t / L[t, t] and
 
 Nothing is subtracted, so that a path whose steps are far smaller than its
 extent loses no digits. P is positive definite if r_1 and w are positive, or if
-r is. The recursions are folds of associative rules, in depth O(log d). The
-rules compose affine maps, or maps rho -> (A rho + B) / (C rho + D) as matrices
-with positive entries. Each gradient is one affine fold.
+r is positive. The recursions are folds of associative rules, in depth O(log d).
+The rules compose affine maps, or maps rho -> (A rho + B) / (C rho + D) as
+matrices with positive entries. Each gradient is one affine fold.
 """
 
 import functools
@@ -106,7 +106,7 @@ def _solve_adjoint(diagonal, below, rows):
 
 
 def _affine(slope, offset, is_reversed=False):
-  """Returns x with x_t = a_t x_{t-1} + r_t; x_{t+1} if reversed."""
+  """Returns x with x_t = a_t x_{t-1} + r_t, or with x_{t+1} if reversed."""
   turn = (lambda x: x[..., ::-1]) if is_reversed else lambda x: x
   _, solution = tfp.math.scan_associative(
     lambda first, second: (
@@ -120,7 +120,7 @@ def _affine(slope, offset, is_reversed=False):
 
 
 def _product(first, second):
-  """Returns second @ first, up to a positive factor."""
+  """Returns the matrix product second @ first, up to a positive factor."""
   a, b, c, d = first
   na, nb, nc, nd = second
   product = (na * a + nb * c, na * b + nb * d, nc * a + nd * c, nc * b + nd * d)
@@ -129,10 +129,10 @@ def _product(first, second):
 
 
 def _moved(x):
-  """Returns x_{t-1} at place t, zero at the first."""
+  """Returns x_{t-1} at index t, and zero at the first index."""
   return tf.concat([tf.zeros_like(x[..., :1]), x[..., :-1]], axis=-1)
 
 
 def _next(x):
-  """Returns x_{t+1} at place t, zero at the last."""
+  """Returns x_{t+1} at index t, and zero at the last index."""
   return tf.concat([x[..., 1:], tf.zeros_like(x[..., :1])], axis=-1)

@@ -9,6 +9,6 @@ def symmetric_part(matrix):
   """Returns (A + A^T) / 2 of A, [..., d, d].
 
   A and A^T are not added directly. If d = 1, TensorFlow's graph optimizer
-  (2.21) merges the two, and a `tf.while_loop` returns an empty Tensor.
+  (2.21) merges A and A^T, and a `tf.while_loop` returns an empty Tensor.
   """
   return 0.5 * matrix + 0.5 * tf.linalg.matrix_transpose(matrix)

@@ -9,6 +9,7 @@ Symbols in this folder:
     e, g       stretch and shear of a row of B (`row_step.py`)
     p          number of superdiagonals of B
     T, k       length of a Markov path, and number of global coordinates
+    c, U       C = diag(c) (I + U U^T), for the diagonal plus low-rank structure
 """
 
 from tfp_adaptive.preconditioners.arrow import arrow

@@ -1,4 +1,4 @@
-"""Factor of a Markov path with globals: C = B^-1, B bordered bidiagonal."""
+"""Factor of a Markov path with globals: C = B^-1 with B bordered bidiagonal."""
 
 import tensorflow as tf
 
@@ -21,8 +21,8 @@ _MOST_FUSED = 8
 def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
   """Builds the factor of a Markov path of T coordinates with k globals.
 
-  Use it for state-space models: neighbors on a latent path are coupled, and a
-  few parameters are coupled to the whole path. It learns exactly the
+  Use it for state-space models, where neighbors on a latent path are coupled,
+  and a few parameters (globals) are coupled to the whole path. It learns the
   covariances whose inverse B^T B is tridiagonal in the path and full elsewhere.
   It costs O(k d) in time and memory. In the order [path, globals],
 
@@ -30,14 +30,14 @@ def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
     log |det C| = -sum log b_i - sum log S_jj,
 
   where S is upper triangular. Params are the tuple (b, u, G, S), and a tangent
-  is a change of them. A move is a natural gradient step. It does not depend on
-  the scale of the coordinates, or on a shear h + H s of the path h along the
+  changes them. A move is a natural gradient step. It does not depend on the
+  scale of the coordinates, or on a shear h + H s of the path h along the
   globals s.
 
   Args:
     num_globals: k, at least 1.
-    globals_first: Whether the flattened state starts with the globals; they
-      are its last k coordinates otherwise.
+    globals_first: Whether the globals are the first k coordinates of the
+      flattened state; by default they are the last.
     init_scale: First scale of all coordinates, in units of the state: a
       positive float or a function of the event size. By default the adaptation
       finds it.
@@ -49,7 +49,7 @@ def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
     An `interfaces.Preconditioner`.
 
   Raises:
-    ValueError: If `num_globals` is no positive int, or leaves no path.
+    ValueError: If `num_globals` is no positive int, or not less than d.
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(102))
@@ -211,7 +211,7 @@ def _log_det_gradient(params):
 
 
 def _spread(rest, cross):
-  """Returns rows of G s for rows s; XLA can fuse the sums of few globals."""
+  """Returns G s for each row s. With few globals XLA can fuse the products."""
   num_globals = cross.shape[-1]
   if num_globals is None or num_globals > _MOST_FUSED:
     return tf.matmul(rest, cross, transpose_b=True)

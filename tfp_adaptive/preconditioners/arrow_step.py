@@ -14,7 +14,7 @@ __all__ = ['Arrow', 'change', 'corner', 'path']
 class Arrow(
   collections.namedtuple('Arrow', ['diag', 'upper', 'cross', 'corner'])
 ):
-  """Entries of B; [T], [T - 1], [T, k] and [k, k], the last triangular."""
+  """Entries b [T], u [T - 1], G [T, k] and triangular S [k, k] of B."""
 
   __slots__ = ()
 
@@ -38,8 +38,9 @@ def change(params, path, rest):
 def path(params, tangent):
   """Returns (e, g_u, g_G) of the path's rows, each bounded; see `row_step`.
 
-  Right of row i are h_{i+1} and the globals s, with covariance V. As
-  h = M s + noise of variance q, V needs no numerical inverse:
+  Row i of B has entries right of the diagonal for h_{i+1} and the globals s. V
+  is their covariance. As h = M s + noise of variance q, V needs no numerical
+  inverse. With the tangents t_u and t_G,
 
     V^-1 (t_u, t_G) = (y, P t_G - M_{i+1} y),
     y = (t_u - M_{i+1} . t_G) / q_{i+1},   P = Cov(s)^-1.
@@ -71,7 +72,7 @@ def path(params, tangent):
 def corner(entries, tangent):
   """Returns (e, g) of the rows of S, each bounded; see `row_step`.
 
-  Right of row i, Cov^-1 is S_R^T S_R with the trailing block S_R of S.
+  The coordinates after i have precision S_R^T S_R, S_R the trailing block of S.
   """
   whitened = tf.matmul(tangent, entries, transpose_b=True)
   whitened = tf.linalg.set_diag(

@@ -25,7 +25,7 @@ def banded(num_superdiagonals, init_scale=None, min_scale=0.0):
     log |det C| = -sum log b_ii.
 
   Params are the p + 1 diagonals, of sizes d, d - 1, ..., d - p, and a tangent
-  is a change of them. A move is a natural gradient step.
+  is a change of params. A move is a natural gradient step.
 
   Args:
     num_superdiagonals: p, at least 1.
@@ -152,9 +152,9 @@ def _change(params, stretch, shear):
 def _window_precisions(diag, rows):
   """Returns Cov(x_{i+1}, ..., x_{i+p})^-1 for every i, [d, p, p].
 
-  The recursion starts at the end of the path. The window at i joins row i of B
-  to the window after it, and integrates out the last coordinate. Beyond the end
-  are independent coordinates of variance 1, which no entry of B touches.
+  The recursion starts at the end of the path. Step i adds row i of B to the
+  precision of x_{i+1}, ..., x_{i+p}, and integrates out x_{i+p}. Beyond the end
+  are p independent coordinates of variance 1, which do not enter B.
   """
   if tf.executing_eagerly():
     return _precision_recursion(diag, rows)

@@ -13,7 +13,7 @@ from tfp_adaptive.linalg.symmetric import symmetric_part
 __all__ = ['cholesky']
 
 _LARGEST_EVENT = 20_000  # A factor then takes 1.6 GB, and a run holds several.
-_NUM_ITERATIONS = 3  # Each has two products; the estimate is a lower bound.
+_NUM_ITERATIONS = 3  # Each has two products. The norm is a lower bound.
 
 
 @shown.remembers_call
@@ -25,9 +25,9 @@ def cholesky(init_scale=None, min_scale=0.0):
   a few thousand dimensions use a structured factor.
 
   The noise is isotropic, so that the proposal depends on L L^T only. A move
-  takes the symmetric part S of a tangent, which halves the noise of a gradient,
-  and shortens S to spectral norm 1/2. The new factor is triangular, with the
-  covariance of L (I + S) to first order:
+  uses only the symmetric part S of a tangent, which halves the noise of a
+  gradient. If the spectral norm of S exceeds 1/2, S is scaled to norm 1/2. The
+  new factor is triangular, with the covariance of L (I + S) to first order:
 
     L <- L (I + 2 tril S - diag S),   L L^T <- L (I + 2 S) L^T.
 
@@ -36,8 +36,8 @@ def cholesky(init_scale=None, min_scale=0.0):
       positive float or a function of the event size. By default the adaptation
       finds it.
     min_scale: Smallest diagonal entry after a step of an optimizer that works
-      on raw params (`rmsprop`, `adam`). With 0, columns with a negative entry
-      change their sign. Relative gradients keep the diagonal positive.
+      on raw params (`rmsprop`, `adam`). With 0, columns with a negative
+      diagonal entry change sign. Relative gradients keep the diagonal positive.
 
   Returns:
     An `interfaces.Preconditioner`.
@@ -52,7 +52,7 @@ def cholesky(init_scale=None, min_scale=0.0):
   def project(factor):
     lower = tf.linalg.band_part(factor, -1, 0)
     diag = tf.linalg.diag_part(lower)
-    if min_scale == 0.0:  # Columns of the other sign give the same covariance.
+    if min_scale == 0.0:  # L L^T does not depend on the signs of columns.
       lower *= tf.where(diag < 0.0, -tf.ones_like(diag), tf.ones_like(diag))
     diag = scale_factor.positive(diag, min_scale)
     return tf.linalg.set_diag(lower, diag)
@@ -89,7 +89,7 @@ def _init(event_size, dtype, scale):
 
 @custom_gradient
 def _lower(factor):
-  # The entries above the diagonal are zero, and so must be their gradients.
+  # The entries above the diagonal are constants, so their gradients are zero.
   return tf.identity(factor), lambda grad: tf.linalg.band_part(grad, -1, 0)
 
 
@@ -130,10 +130,10 @@ def _lower_root(tangent):
 
 
 class _LowerTriangularFactor(tf.linalg.LinearOperatorLowerTriangular):
-  """A triangular operator over entries that are zero above the diagonal.
+  """A triangular operator whose matrix is zero above the diagonal.
 
-  TF's operator masks the upper triangle before every product, which is zero
-  here anyway.
+  TF's operator masks the upper triangle before every product. Here this is not
+  needed.
   """
 
   def _get_tril(self):

@@ -11,8 +11,8 @@ __all__ = ['FactorOperator']
 class FactorOperator(tf.linalg.LinearOperator):
   """An invertible C that is given by functions of rows, [n, d].
 
-  What the functions capture is computed when the operator is built. Build it
-  outside of a loop to compute it once.
+  Tensors that the functions capture are computed when the operator is built.
+  Build the operator outside of a loop to compute them once.
   """
 
   def __init__(self, event_size, dtype, apply, unapply, log_abs_det, name):

@@ -18,7 +18,7 @@ __all__ = ['LowRankParams', 'low_rank']
 _FIRST_SIZE = 0.1  # Length of a column of U; C starts near a multiple of I.
 _MAX_STRETCH = 0.5
 _PAIRS_PER_COLUMN = 64  # Pairs of a state and a gradient in the history.
-_NUM_ITERATIONS = 4  # Turns of the power iteration.
+_NUM_ITERATIONS = 4  # Steps of the power iteration.
 
 
 class LowRankParams(
@@ -33,8 +33,8 @@ class LowRankParams(
   def merged(cls, parts, before):
     """Returns the mean of the params of several fits.
 
-    U and U R give the same factor for every orthogonal R. Each U is turned by
-    the R that brings it nearest to the first U, before the mean is taken.
+    U and U R give the same factor for every orthogonal R. Each U is replaced by
+    the U R that is nearest to the first U, before the mean is taken.
     """
     del before
     first = parts[0].columns
@@ -47,9 +47,10 @@ class LowRankParams(
 def low_rank(rank, init_scale=None, min_scale=0.0):
   """Builds a diagonal plus low-rank factor, params (c, U) [d] and [d, rank].
 
-  It learns the scale of every coordinate, and a few directions that are longer
-  than these scales imply. Shorter directions need a dense or banded factor. It
-  costs O(d rank) in time and memory for each chain, and O(d rank^2) for a move.
+  It learns the scale of every coordinate, and a few directions in which the
+  target is wider than these scales imply. Narrower directions need a dense or
+  banded factor. It costs O(d rank) in time and memory for each chain, and
+  O(d rank^2) for a move.
 
     C = D (I + U U^T),   D = diag(c),
     log |det C| = sum log c_i + log det (I + U^T U).
@@ -115,14 +116,14 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
 
 def _project(params, min_scale):
   scales, columns = params
-  if min_scale == 0.0:  # Rows of the other sign give the same covariance.
+  if min_scale == 0.0:  # C -> C diag(+-1) does not change C C^T.
     sign = tf.where(scales < 0.0, -tf.ones_like(scales), tf.ones_like(scales))
     columns *= sign[:, tf.newaxis]
   return LowRankParams(scale_factor.positive(scales, min_scale), columns)
 
 
 def _first_columns(event_size, rank, dtype):
-  """Returns small columns without a preferred direction, always the same."""
+  """Returns small columns of random directions, the same in every call."""
   columns = tf.random.stateless_normal(
     ps.stack([event_size, rank]), seed=[0, 1], dtype=dtype, alg='philox'
   )

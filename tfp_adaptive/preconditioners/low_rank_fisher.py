@@ -1,4 +1,4 @@
-"""Fisher information of a diagonal plus low-rank factor, without d x d.
+"""Fisher information of a diagonal plus low-rank factor of rank r, in O(d r^2).
 
   C = D K,   D = diag(c),   K = I + U U^T,
   K^-1 = I - U G U^T,   G = (I + U^T U)^-1
@@ -10,8 +10,8 @@ A tangent (delta, omega) changes c to c exp(delta) and U to U + omega, so that
 The symmetric part of E is again diagonal plus low rank: diag(delta) + Y S Y^T
 with Y = [U, delta U, omega]. J maps a tangent to this symmetric part. The
 natural gradient step is the tangent whose image is closest to the gradient. It
-solves J^T J (delta, omega) = tangent. Each product costs O(d r^2). Nothing has
-the units of the state, so that a few conjugate gradients are enough.
+solves J^T J (delta, omega) = tangent. Each product costs O(d r^2). All
+quantities are dimensionless, so that a few conjugate gradients are enough.
 """
 
 import collections
@@ -92,8 +92,8 @@ def natural_step(geometry, tangent):
     tangent: ([d], [d, r]).
 
   Returns:
-    (delta, omega), [d] and [d, r], without rotations of U, which do not change
-    C.
+    (delta, omega), [d] and [d, r]. It does not rotate U, which would leave C as
+    it is.
   """
   block = _omega_block(geometry)
 
@@ -146,10 +146,10 @@ def _information(geometry, delta, omega):
 
 
 def _omega_block(geometry):
-  """Returns the inverse of J^T J for omega orthogonal to U, [r, r]."""
+  """Returns the inverse of J^T J for omega with U^T omega = 0, [r, r]."""
   both = geometry.identity + geometry.inverse
   block = 0.5 * tf.matmul(both, tf.matmul(geometry.gram, both))
-  # The floor gives a vanished column a finite information.
+  # Without the floor, a zero column of U would make the block singular.
   floor = 1e-6 * (1.0 + tf.linalg.trace(geometry.gram))
   chol = tf.linalg.cholesky(symmetric_part(block) + floor * geometry.identity)
   return tf.linalg.cholesky_solve(chol, geometry.identity)

@@ -5,18 +5,18 @@ their means. For a normal with covariance C C^T,
 
   X = -G D^2 - (a matrix of rank r).
 
-Except along r columns F, [n, r], a coordinate of the states is -c^2 times that
-of the gradients, without noise. Scales and columns are found in turns:
+Column X_i is therefore -c_i^2 G_i, except along the r columns of a matrix F,
+[n, r]. Scales and F are found in alternation:
 
   F = orth(X D^-1 Q),   c_i^4 = |(I - F F^T) X_i|^2 / |(I - F F^T) G_i|^2,
   Q = (X D^-1 + G D)^T F.
 
-Four turns leave a condition number of 1.01. For other targets the scales
-balance what F does not explain, as a diagonal of least divergence does.
+Four rounds leave a condition number of 1.01. For other targets, c is the
+diagonal factor of least divergence for the parts of X and G orthogonal to F.
 
-U is then found in the span of Q and of the principal axes of the states. There
-(I + U U^T)^2 is the geometric mean of the covariance of the states and the
-inverse covariance of the gradients. Directions shorter than 1 are left out.
+U is then found in the span of Q and of (X D^-1)^T F. There (I + U U^T)^2 is the
+geometric mean of the covariance of the states and the inverse covariance of the
+gradients. Eigenvalues below 1 are left out.
 """
 
 import tensorflow as tf
@@ -27,9 +27,9 @@ from tfp_adaptive.linalg import geometric_mean
 __all__ = ['fit']
 
 _NUM_ROUNDS = 4
-_NUM_TURNS = 6  # Turns of the power iteration.
-_NUM_ROUNDS_OF_WEIGHTS = 8  # Rounds that reduce the weights of pairs far out.
-# Fewer pairs give fewer columns. It is above 2, because a column has two axes.
+_NUM_TURNS = 6  # Steps of the power iteration.
+_NUM_ROUNDS_OF_WEIGHTS = 8  # Rounds that reduce the weights of outlying pairs.
+# Fewer pairs give fewer columns. Each column of U is searched along two axes.
 _LEAST_PAIRS_PER_COLUMN = 3.0
 _RIDGE = 1e-12  # Relative to squared columns, which may be dependent.
 _LEAST_LENGTH = 1e-6  # Least length of an axis orthogonal to earlier axes.
@@ -57,7 +57,7 @@ def fit(rank, states, gradients, weights):
 
 
 def _in_turns(rank, states, gradients, scales, is_told):
-  """Returns scales [d], and Q beside the states along F, [d, 2 rank]."""
+  """Returns c [d], and the columns of Q and (X D^-1)^T F, [d, 2 rank]."""
   of_states, of_gradients = (
     tf.reduce_sum(rows**2, axis=0) for rows in (states, gradients)
   )
@@ -91,7 +91,7 @@ def _in_turns(rank, states, gradients, scales, is_told):
 
 
 def _weighted(states, gradients, weights):
-  """Returns rows times the roots of their weights, and scales by gradients."""
+  """Returns states, gradients times sqrt(weight), and scales by gradients."""
   share = weights[:, tf.newaxis]
 
   def turn(count, share, scales):
@@ -109,17 +109,17 @@ def _weighted(states, gradients, weights):
 
 
 def _unexplained(squares, parts):
-  """Returns squares [d] less those along orthonormal columns, [d, r]."""
+  """Returns squares [d] minus the squares of `parts`, [d, r], at least tiny."""
   rest = squares - tf.reduce_sum(parts**2, axis=1)
   return tf.maximum(rest, _LEAST_SHARE * squares)
 
 
 def _columns(rank, states, gradients, scales, axes):
-  """Returns U, [d, rank], of the best C whose directions lie along the axes."""
+  """Returns the best U, [d, rank], with columns in the span of the axes."""
   axes, triangle = tf.linalg.qr(
     tf.math.divide_no_nan(axes, tf.norm(axes, axis=0))
   )
-  # Axes that depend on others are left out.
+  # Axes that depend linearly on earlier axes are left out.
   is_axis = tf.abs(tf.linalg.diag_part(triangle)) > _LEAST_LENGTH
   axes = tf.where(is_axis, axes, 0.0)
   rest = tf.linalg.diag(tf.cast(~is_axis, tf.float64))
@@ -138,8 +138,8 @@ def _columns(rank, states, gradients, scales, axes):
 def _leading(matrix, rank):
   """Returns leading eigenvectors [m, rank], and their values.
 
-  A power iteration starts at the first coordinates, which are near. A full
-  decomposition would cost as much as the rest of the fit.
+  A power iteration starts at the first `rank` unit vectors, which are close. A
+  full decomposition would cost as much as the rest of the fit.
   """
   _, turn = tf.while_loop(
     lambda count, _: count < _NUM_TURNS,

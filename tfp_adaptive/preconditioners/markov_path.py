@@ -21,7 +21,7 @@ def initial(event_size, dtype, scale):
 def variances(bands):
   """Returns the diagonal v of (B^T B)^-1, [d].
 
-  b_i^2 v_i = 1 + u_i^2 v_{i+1} is a bidiagonal system too. All terms are
+  b_i^2 v_i = 1 + u_i^2 v_{i+1} is a bidiagonal system in v. All its terms are
   positive, so that nothing cancels.
   """
   diag, upper = bands
@@ -30,7 +30,7 @@ def variances(bands):
 
 
 def slope(params, grads):
-  """Returns the derivative in the log scale of C, []; B shrinks as C grows."""
+  """Returns the derivative in the log scale of C, [], where B = C^-1."""
   return -tf.add_n([tf.reduce_sum(p * g) for p, g in zip(params, grads)])
 
 

@@ -1,4 +1,4 @@
-"""One structure per part of the state: C block diagonal."""
+"""One structure for each part of the state, so that C is block diagonal."""
 
 import tensorflow as tf
 
@@ -16,10 +16,9 @@ __all__ = ['as_preconditioner', 'per_part']
 def per_part(preconditioners, init_scale=None):
   """Builds a block-diagonal factor, one structure for every part of the state.
 
-  The blocks follow the flattened parts of the state (`tf.nest.flatten`; dicts
-  by sorted key). Parts are not coupled. Costs, params and moves are those of
-  the blocks; every block is bounded on its own. Params are the tuple of the
-  blocks' params.
+  The blocks are in the order of `tf.nest.flatten` (dicts by sorted key). Parts
+  are not coupled. Params are the tuple of the blocks' params. Each block moves
+  as if it were alone.
 
   Args:
     preconditioners: One `interfaces.Preconditioner` per part. An `init_scale`
@@ -138,7 +137,7 @@ def _own_scale(block, size):
 
 
 def as_preconditioner(given, init_scale=None):
-  """Returns a preconditioner; a list is one per part, and `None` is dense."""
+  """Returns a preconditioner: `per_part` for a list, and dense for `None`."""
   if given is None:
     return cholesky(init_scale)
   is_part = isinstance(given, interfaces.Preconditioner)

@@ -2,15 +2,15 @@
 
 N(0, (B^T B)^-1) has log density sum_i log b_ii - (b_i . x)^2 / 2, where b_i are
 the rows of B. The Fisher information is therefore block diagonal by rows. R are
-the columns of row i right of the diagonal, and S = Cov(x_R). A step against the
-tangent (t_b, t_R) has a stretch e and a shear g:
+the columns of row i right of the diagonal, and S = Cov(x_R). For a tangent
+(t_b, t_R) in b_ii and b_R, a step has a stretch e and a shear g:
 
   e = b_ii t_b + b_R . t_R,      g = 2 S^-1 t_R,
   b_i <- (1 + e) b_i + (0, g).
 
 The relative change of C is -(dB) C, whose row i has length sqrt(e^2 + g^T S g).
-Step and length are the same for rescaled coordinates, and for any other map
-that keeps the pattern of B.
+Linear maps of the coordinates that keep the pattern of B, such as rescalings,
+change neither steps nor lengths.
 """
 
 import tensorflow as tf
@@ -18,7 +18,7 @@ import tensorflow as tf
 __all__ = ['global_shrink', 'row_shrink']
 
 _MAX_STRETCH = 0.5
-_NUM_ITERATIONS = 3  # Each has two products; the estimate is a lower bound.
+_NUM_ITERATIONS = 3  # Each has two products. The norm is a lower bound.
 
 
 def row_shrink(stretch, shear_square):
@@ -32,10 +32,10 @@ def row_shrink(stretch, shear_square):
 
 
 def global_shrink(push, pull, event_size, dtype):
-  """Returns the factor that bounds the relative change E by 1/2 as a whole.
+  """Returns the factor that bounds the spectral norm of E by 1/2.
 
-  Over a long path, rows that are bounded one by one can still add up to a
-  direction that grows without bound.
+  E is the relative change of C. On a long path, its rows may be bounded one by
+  one, and the norm of E may still be large.
 
   Args:
     push: (rows [1, d]) -> E r.
@@ -53,7 +53,7 @@ def global_shrink(push, pull, event_size, dtype):
   def turn(count, row):
     return count + 1, pull(push(row / tf.maximum(tf.norm(row), tiny)))
 
-  # A loop, because solves are slow to compile.
+  # This is a loop, because solves are slow to compile.
   _, row = tf.while_loop(
     lambda count, _: count < _NUM_ITERATIONS,
     turn,

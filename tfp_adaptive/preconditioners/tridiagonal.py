@@ -19,9 +19,9 @@ __all__ = ['tridiagonal']
 def tridiagonal(init_scale=None, min_scale=0.0):
   """Builds the factor of a Markov path, params (b, u) of sizes d and d - 1.
 
-  It learns the scale of every coordinate and the coupling of neighbors. These
-  are exactly the covariances whose inverse B^T B is tridiagonal. It costs O(d)
-  in time and memory. The order of the coordinates matters.
+  It learns the scale of every coordinate and the coupling of neighbors, for
+  exactly the covariances whose inverse B^T B is tridiagonal. It costs O(d) in
+  time and memory. The order of the coordinates matters.
 
     C = B^-1,   B = diag(b) + superdiag(u),   log |det C| = -sum log b_i.
 
