@@ -4,8 +4,8 @@ In coordinates centered at the mean,
 
   u ~ N(x, t I),  z = u + t g(x),  y ~ N(R z, t R).
 
-Both draw the same y. They differ in the variable that is held fixed when y is
-accepted, z or u.
+Both proposals draw the same y. They differ in the variable that the acceptance
+ratio is conditioned on, z or u.
 
 Source: Titsias and Papaspiliopoulos (2018), Auxiliary gradient-based sampling
 algorithms, section 3.3, https://arxiv.org/abs/1610.09641.
@@ -46,19 +46,19 @@ def auxiliary_gradient(
     log_likelihood_fn: See `marginal_gradient`.
     num_adaptation_steps: Steps that tune delta; after them it is fixed.
     prior: See `marginal_gradient`.
-    auxiliary: `'z'` or `'u'`, the variable that a move is conditioned on.
+    auxiliary: `'z'` or `'u'`, the variable that the ratio is conditioned on.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     delta: First value, a variance in squared units of the state.
     short_step_share: See `marginal_gradient`.
-    name: Prefix of op names.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the likelihood or the prior is of another kind.
-    ValueError: If a number is out of its range, or the prior lacks what the
-      sampler needs.
+    TypeError: If the likelihood or the prior has the wrong type.
+    ValueError: If a number is out of its range, or the prior does not suit the
+      sampler.
 
   References:
     Titsias and Papaspiliopoulos (2018), section 3.3,
@@ -85,9 +85,8 @@ def auxiliary_gradient(
 class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):
   """Proposes from the posterior given a noisy copy of the state.
 
-  With `'u'` it mixes better. With `'z'`, y is independent of x given z, as
-  joint moves with hyperparameters need it. It needs `MetropolisHastings` around
-  it.
+  With `'u'` it mixes better. With `'z'`, y is independent of x given z, which
+  joint moves with hyperparameters need. Put `MetropolisHastings` around it.
   """
 
   def __init__(
@@ -100,7 +99,7 @@ class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):
       prior: See the base class.
       delta: [], a variance in squared units of the state.
       auxiliary: `'z'` or `'u'`, the variable that the ratio is conditioned on.
-      name: Prefix of op names.
+      name: Prefix of the names of bootstrap ops.
     """
     super().__init__(log_likelihood_fn, prior, delta, name)
     if auxiliary not in ('z', 'u'):

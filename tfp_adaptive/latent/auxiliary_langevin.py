@@ -2,8 +2,8 @@
 
   u ~ N(x, t I),  z = u + t g(x),  y ~ N(z, t I)
 
-The move is accepted given u or z, and MALA integrates them out. A comparison
-shows what the auxiliary variable costs.
+The acceptance ratio is conditioned on u or z. MALA integrates u out. Compare
+both samplers to see what the auxiliary variable costs.
 
 Source: Titsias and Papaspiliopoulos (2018), section 2.2,
 https://arxiv.org/abs/1610.09641.
@@ -44,17 +44,17 @@ def auxiliary_langevin(
     target_log_prob_fn: Log density up to a constant, differentiable, called as
       TFP calls it; returns [chains...].
     num_adaptation_steps: Steps that tune delta; after them it is fixed.
-    auxiliary: `'z'` or `'u'`, the variable that a move is conditioned on.
+    auxiliary: `'z'` or `'u'`, the variable that the ratio is conditioned on.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     delta: First value, a variance in squared units of the state.
     short_step_share: See `marginal_gradient`.
-    name: Prefix of op names.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target is of another kind.
+    TypeError: If the target has the wrong type.
     ValueError: If a number is out of its range.
 
   References:
@@ -78,7 +78,7 @@ class UncalibratedAuxiliaryLangevin(UncalibratedAuxiliaryGradient):
   """Proposes as MALA does, and is accepted less often.
 
   `log_likelihood_fn` of the base class is the log density of the target here.
-  It needs `MetropolisHastings` around it.
+  Put `MetropolisHastings` around this kernel.
   """
 
   def __init__(self, target_log_prob_fn, delta=0.1, auxiliary='u', name=None):
@@ -89,7 +89,7 @@ class UncalibratedAuxiliaryLangevin(UncalibratedAuxiliaryGradient):
         targets; returns [chains...].
       delta: [], a variance in squared units of the state.
       auxiliary: `'z'` or `'u'`, the variable that the ratio is conditioned on.
-      name: Prefix of op names.
+      name: Prefix of the names of bootstrap ops.
     """
     super().__init__(target_log_prob_fn, FLAT, delta, auxiliary, name)
     self._parameters = dict(
@@ -123,8 +123,8 @@ def _improper(*_):
   raise ValueError('A flat prior has no density.')
 
 
-# No prior, as the limit of a wide one: R = I. With it the marginal gradient
-# proposal is MALA, and the auxiliary gradient proposal is auxiliary MALA.
+# The limit of a wide prior, R = I. With it, the marginal gradient proposal is
+# MALA, and the auxiliary gradient proposal is auxiliary MALA.
 FLAT = interfaces.GaussianPrior(
   name='flat',
   event_shape=None,

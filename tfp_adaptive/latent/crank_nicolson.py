@@ -53,17 +53,17 @@ def crank_nicolson(
       CNL), the prior must have an inverse.
     target_accept_prob: Wanted mean acceptance, in (0, 1); 0.55 with gradient,
       0.25 without, by default.
-    delta: First value; without unit if preconditioned, else a variance.
+    delta: First value; dimensionless if preconditioned, else a variance.
     short_step_share: See `marginal_gradient`.
-    name: Prefix of op names.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the likelihood or the prior is of another kind.
-    ValueError: If a number is out of its range, or the prior lacks what the
-      sampler needs.
+    TypeError: If the likelihood or the prior has the wrong type.
+    ValueError: If a number is out of its range, or the prior does not suit the
+      sampler.
 
   References:
     Cotter, Roberts, Stuart and White (2013); Titsias and Papaspiliopoulos
@@ -90,8 +90,8 @@ def crank_nicolson(
 class UncalibratedCrankNicolson(latent_proposal.UncalibratedLatentProposal):
   """Proposes by a Crank-Nicolson step of the Langevin diffusion.
 
-  delta has the units of the state's variance for CN and CNL, and none for pCN
-  and pCNL. It needs `MetropolisHastings` around it.
+  delta is a variance in squared units of the state for CN and CNL, and
+  dimensionless for pCN and pCNL. Put `MetropolisHastings` around this kernel.
   """
 
   def __init__(
@@ -112,7 +112,7 @@ class UncalibratedCrankNicolson(latent_proposal.UncalibratedLatentProposal):
       langevin: Whether to use the gradient of the log-likelihood.
       preconditioned: Whether the noise has the prior's covariance. If not, the
         prior must have an inverse.
-      name: Prefix of op names.
+      name: Prefix of the names of bootstrap ops.
     """
     super().__init__(log_likelihood_fn, prior, delta, name)
     if not preconditioned and prior.is_singular:

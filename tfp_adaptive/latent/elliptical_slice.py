@@ -28,8 +28,8 @@ __all__ = [
   'elliptical_slice',
 ]
 
-# After about 40 shrinks the bracket holds no float64 but the state itself,
-# whose f is high enough if f is deterministic.
+# After about 40 shrinks all angles in the bracket give the state itself, in
+# float64. Its f is high enough if f is deterministic.
 _MAX_SHRINKS = 100
 
 
@@ -45,7 +45,7 @@ class EllipticalSliceResults(
     accepted_results: `LatentResults` of the state, without gradient.
     angle: Angle by which the state was rotated, [chains...].
     has_divergence: Whether f was NaN or +inf at a tried angle, or no angle was
-      found and the state stayed, [chains...] bool.
+      found, [chains...] bool.
     seed: [2] int32.
   """
 
@@ -78,13 +78,13 @@ def elliptical_slice(
   Args:
     log_likelihood_fn: See `marginal_gradient`; needs no gradient.
     prior: See `marginal_gradient`.
-    name: Prefix of op names.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`; it has nothing to tune.
 
   Raises:
-    TypeError: If the likelihood or the prior is of another kind.
+    TypeError: If the likelihood or the prior has the wrong type.
 
   References:
     Murray, Adams and MacKay (2010), Elliptical slice sampling.
@@ -116,7 +116,7 @@ class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
     return super().scalars_at(results.accepted_results)
 
   def cost(self, adapting):
-    """Returns the least number of calls of f; slices that shrink make more."""
+    """Returns the least number of calls of f; each shrink adds a call."""
     del adapting
     return interfaces.Cost(target=1)
 
@@ -131,7 +131,7 @@ class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
     )
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
-    """Moves along one ellipse; its points cost no product with the prior."""
+    """Moves along one ellipse. Trying an angle costs no product with C."""
     previous = previous_kernel_results.accepted_results
     seed = random.sanitize(seed)
     noise_seed, height_seed, angle_seed = random.split(seed, 3)
@@ -163,7 +163,7 @@ class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
     angle, value, has_divergence = _slice(
       log_likelihood, value, threshold, angle_seed
     )
-    # If no angle was found, the direction itself may be NaN.
+    # If no angle was found, `direction` may be NaN.
     is_moved = (angle != 0.0)[..., tf.newaxis]
     centered = tf.where(is_moved, rotated(angle), flat - origin)
     state = state_parts.unflatten_like(
@@ -177,17 +177,17 @@ class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
 
 
 def _slice(log_likelihood, start_value, threshold, seed):
-  """Finds an angle at which f is high enough.
+  """Finds an angle at which f reaches the threshold.
 
   Args:
     log_likelihood: Function of angles, [chains...].
     start_value: f at angle 0.
-    threshold: Least f that is high enough, [chains...].
+    threshold: Least f that is accepted, [chains...].
     seed: [2] int32.
 
   Returns:
-    Angles, f there, and whether something went wrong. The angle is 0 if no
-    other was found.
+    Angles, f at these angles, and `has_divergence`. The angle is 0 if none was
+    found.
   """
   first_seed, loop_seed = random.split(seed, 2)
 
@@ -211,7 +211,7 @@ def _slice(log_likelihood, start_value, threshold, seed):
     value, is_faulty = tried(angle, is_done, value, is_faulty)
     return i + 1, angle, low, high, value, is_faulty
 
-  # The bracket is one full turn that begins and ends at the first angle.
+  # The bracket is a full circle that begins and ends at the first angle.
   high = (
     2.0
     * math.pi

@@ -1,11 +1,11 @@
-"""Fits the steps of hyperparameters to the covariance of visited values.
+"""Fits the steps of hyperparameters theta to their covariance in the chains.
 
     mu_t = (1 - w_t) mu_{t-1} + w_t theta_t,   w_t = 2 / (t + 2)
     S_t  = (1 - w_t) S_{t-1} + w_t (theta_t - mu_{t-1}) (theta_t - mu_{t-1})^T
     L L^T = S_t + (tr S_t / d) (n_0 / (t B)) I,   scaled to det L = 1
 
-for d hyperparameters and B chains, over which terms are averaged. A step is
-kappa L e: kappa is its scale, which is tuned elsewhere, and L its shape.
+for d hyperparameters and B chains, over which terms are averaged. A step of
+theta is kappa L e with e ~ N(0, I). kappa is tuned by another wrapper.
 
 Source: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm.
 """
@@ -43,8 +43,8 @@ __all__ = [
 # w_t = 2 / (t + 2) gives the mean with weights proportional to t, which forgets
 # the start of the chain.
 _GAIN = 2.0
-# n_0 / d, the states per hyperparameter for which the identity counts. It is
-# large, because the first states of a chain are strongly dependent.
+# n_0 / d, the weight of the identity in states per hyperparameter. It is large
+# because the first states of a chain are strongly dependent.
 _PRIOR_STATES = 5.0
 
 
@@ -73,7 +73,7 @@ class HyperparameterAdaptation(adaptation_base.AdaptationWrapper):
   Amplitude and length scale of a field lie on a narrow ridge, where steps of
   one size in all directions are either rejected or short. The determinant of L
   stays 1, so that kappa remains the geometric mean standard deviation of a
-  step. A wrapper around this one can tune kappa at the same time.
+  step. An outer wrapper can tune kappa at the same time.
   """
 
   def __init__(self, inner_kernel, num_adaptation_steps, name=None):
@@ -110,7 +110,7 @@ class HyperparameterAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def _is_adapting(self, previous, inner):
-    """Returns whether this step adapts; it learns from states of any step."""
+    """Returns whether this step adapts, which short steps do as well."""
     del inner
     return previous.step < self.num_adaptation_steps
 
@@ -144,7 +144,7 @@ def _adapted(mean, covariance, rows, step):
   covariance += weight * (moment - covariance)
 
   variance = tf.linalg.trace(covariance) / num_hyper
-  # No move was accepted yet.
+  # The variance is zero until a move is accepted.
   is_fixed = tf.equal(variance, 0.0)
   shrinkage = _PRIOR_STATES * num_hyper / (step * num_chains)
   factor = tf.linalg.cholesky(
@@ -219,10 +219,10 @@ def latent_gaussian_hyperparameters(
       a CPU use `jit_compile=False` for dense priors, because XLA decomposes
       them slowly.
     hyperprior: A `tfp.distributions.Distribution` of theta, joint or not.
-    joint: Whether theta moves together with x, given a noisy copy of it
-      (aGrad-z-joint). Else theta moves at fixed x (Gibbs), slower by an order
-      of magnitude or more, and C must have an inverse.
-    latent: What updates x at fixed theta: `'auxiliary_gradient'`, and for
+    joint: Whether theta moves together with x, given a noisy copy of x
+      (aGrad-z-joint). Otherwise theta moves at fixed x (Gibbs). This is slower
+      by an order of magnitude or more, and C must have an inverse.
+    latent: Sampler of x at fixed theta: `'auxiliary_gradient'`, and for
       `joint=False` also `'marginal_gradient'`, `'crank_nicolson_langevin'` or
       `'elliptical_slice'`.
     num_latent_updates: Updates of x in a step.
@@ -232,17 +232,16 @@ def latent_gaussian_hyperparameters(
     hyper_step_size: First kappa, the standard deviation of a step of
       unconstrained theta; L starts as the identity.
     bijector: Unconstrained theta -> theta; by default the hyperprior's own.
-    short_step_share: See `marginal_gradient`; `'elliptical_slice'` has no steps
-      to shorten.
-    name: Prefix of op names.
+    short_step_share: See `marginal_gradient`; not used by `'elliptical_slice'`.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the likelihood or the prior is of another kind.
-    ValueError: If a number is out of its range, or the prior lacks what the
-      sampler needs.
+    TypeError: If the likelihood or the prior has the wrong type.
+    ValueError: If a number is out of its range, or the prior does not suit the
+      sampler.
 
   References:
     Titsias and Papaspiliopoulos (2018), section 4,

@@ -1,7 +1,7 @@
 """Two ways to move hyperparameters of a latent Gaussian model.
 
-Both take a proposed theta' and its prior. They return the log acceptance ratio
-without the change of log p(theta), and the field after the move.
+Both functions take the priors at theta and at a proposed theta'. They return
+the log acceptance ratio without the change of log p(theta), and the new field.
 """
 
 import collections
@@ -62,17 +62,18 @@ def gibbs_move(prior, proposed_prior, evaluate, state, latent, seed):
 def joint_move(prior, proposed_prior, evaluate, state, latent, seed):
   """Moves theta and the field together, given a noisy copy z of the field.
 
-    z ~ N(x + t g(x), t I),   y ~ N(x | z, theta') of the prior alone
-    log ratio = f(y) - f(x) + g(z, y) - g(z, x)
+    z ~ N(x + t g(x), t I),   y ~ p(field | z, theta')
+    log ratio = f(y) - f(x) + q(z, y) - q(z, x)
                 + log N(z | 0, C' + t I) - log N(z | 0, C + t I)
 
-  with t = delta / 2 and g(z, y) = (z - y - t / 2 g(y)) . g(y). theta depends on
-  z only, whose noise leaves theta room to move. x follows in the same move.
+  with t = delta / 2 and q(z, y) = (z - y - t / 2 g(y)) . g(y). y is drawn from
+  the posterior of the field under the prior N(0, C') alone. Given z, theta can
+  move further than given x, because z is noisy.
 
   Args:
     prior: The `interfaces.GaussianPrior` at theta, params per chain.
     proposed_prior: The prior at theta'.
-    evaluate: (prior, coordinates) -> (state, f, gradient's coordinates).
+    evaluate: (prior, coordinates) -> (state, f, coordinates of the gradient).
     state: Not used.
     latent: `LatentResults` of x at theta.
     seed: [2] int32.

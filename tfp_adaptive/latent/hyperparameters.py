@@ -106,7 +106,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
       bijector: Unconstrained theta -> theta; by default the bijector of
         `hyperprior`, or the identity if `hyperprior` is a function.
       latent_uses_gradient: Whether an update of the field costs a gradient.
-      name: Prefix of op names.
+      name: Prefix of the names of bootstrap ops.
     """
     _check_functions(log_likelihood_fn, prior_fn, hyperprior)
     if num_latent_updates < 1:
@@ -146,7 +146,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
     )
 
   def cost(self, adapting):
-    """Returns the calls of the log-likelihood of one step per chain."""
+    """Returns the cost of one step of one chain."""
     del adapting
     count, is_joint = (
       self._parameters[name] for name in ('num_latent_updates', 'joint')
@@ -196,7 +196,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
     latent_seed, theta_seed, move_seed, accept_seed = random.split(seed, 4)
     x, theta = current_state
 
-    # 1. Propose theta' and decompose its prior: the only decomposition.
+    # 1. Propose theta' and decompose its prior.
     proposed_theta = _step_theta(theta, previous, theta_seed)
     proposed_prior = self._prior(proposed_theta)
     prior = proposed_prior._replace(params=previous.prior_params)
@@ -266,7 +266,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
     return x, inner
 
   def _evaluator(self, x):
-    """Returns (prior, coordinates) -> field there, f and its gradient."""
+    """Returns (prior, coordinates) -> (field, f, gradient of f)."""
 
     def evaluate(prior, coordinates):
       proposal = self._latent_kernel(prior).inner_kernel
@@ -340,7 +340,7 @@ def _step_theta(theta, results, seed):
 
 
 def _where(is_accepted, proposed, current):
-  """Selects by chain; a Tensor without chain dimensions is shared."""
+  """Selects by chain; a Tensor without chain dimensions stays as it is."""
   num_chain_dims = is_accepted.shape.rank
   if not is_accepted.shape.is_compatible_with(proposed.shape[:num_chain_dims]):
     return current

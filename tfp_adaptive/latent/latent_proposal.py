@@ -1,8 +1,8 @@
 """The base class of the proposals for latent Gaussian models.
 
 The target is exp f(x) N(x | mean, C), where f is the log-likelihood. A proposal
-works in the coordinates s of its prior, and keeps s and the gradient's
-coordinates in the results. An iteration then makes only two products with the
+works in the coordinates s of its prior, and keeps the coordinates of the state
+and of the gradient in the results. A step then makes only two products with the
 prior's basis: y from its coordinates, and the coordinates of the gradient at y.
 """
 
@@ -66,8 +66,8 @@ class LatentResults(
     target_log_prob: The log-likelihood f at the proposed state, [chains...];
       the prior is not part of it.
     coordinates: The proposed state in the prior's coordinates, [chains..., d].
-    grads_coordinates: The gradient of f there, in the same coordinates; `[]`
-      for proposals that use no gradient.
+    grads_coordinates: The gradient of f at the proposed state, in the same
+      coordinates; `[]` for proposals that use no gradient.
     log_acceptance_correction: The log acceptance ratio without the difference
       of f, [chains...].
     step_size: delta, a variance in squared units of the state, [].
@@ -83,16 +83,16 @@ class LatentResults(
 
 
 class Point(collections.namedtuple('Point', ['state', 'grads'])):
-  """A state and the gradient of f in the prior's coordinates, rows."""
+  """Rows of states and of gradients of f, in the prior's coordinates."""
 
   __slots__ = ()
 
 
 class UncalibratedLatentProposal(kernel_base.Kernel):
-  """Base: draws y in the prior's coordinates, evaluates f there, corrects.
+  """Base of proposals that draw y in the prior's coordinates.
 
   A proposal implements `_propose(functions, delta, point, seed)`, which returns
-  the coordinates of y and its other draws, and `_correction(functions, delta,
+  the coordinates of y and other draws, and `_correction(functions, delta,
   drawn, current, proposed)`. Here `functions` is the result of
   `_functions(prior, variance)`.
   """
@@ -108,7 +108,7 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
       log_likelihood_fn: f, called as TFP calls targets; returns [chains...].
       prior: An `interfaces.GaussianPrior`, from `tfpa.gaussian_priors`.
       delta: [], a variance in squared units of the state.
-      name: Prefix of op names.
+      name: Prefix of the names of bootstrap ops.
     """
     _check_arguments(log_likelihood_fn, prior)
     arguments.check_positive(delta, 'delta', 0.1, is_array=True)
@@ -138,7 +138,7 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
     return dict(step_size=results.step_size)
 
   def cost(self, adapting):
-    """Returns the calls of the log-likelihood of one step per chain."""
+    """Returns the cost of one step of one chain."""
     del adapting
     gradient = int(self.uses_gradient)
     return interfaces.Cost(
@@ -198,14 +198,14 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
     )
 
   def evaluate_at(self, coordinates, like):
-    """Returns the state there in the structure of `like`, f and its gradient.
+    """Returns the state at given coordinates, f and its gradient.
 
     Args:
       coordinates: Rows in the prior's coordinates, [chains..., d].
-      like: A state.
+      like: A state, which gives the structure.
 
     Returns:
-      (state, f [chains...], the gradient's coordinates or `[]`).
+      (state, f [chains...], coordinates of the gradient or `[]`).
     """
     flat = self.prior.from_coordinates(self.prior.params, coordinates)
     state = state_parts.unflatten_like(flat, like, ps.rank(flat) - 1)
@@ -243,8 +243,8 @@ def adapted(
 ):
   """Puts Metropolis-Hastings and the adaptation of delta around a proposal.
 
-  DualAveragingStepSizeAdaptation   TFP's; learns delta, then freezes it
-   └ ShortSteps                     brings in far starts meanwhile
+  DualAveragingStepSizeAdaptation   TFP's kernel, learns delta
+   └ ShortSteps                     some short steps while delta is learned
       └ MetropolisHastings          accepts or rejects
          └ Uncalibrated...          proposes, in the prior's coordinates
   """
@@ -269,9 +269,9 @@ def dot(left, right):
 def noise_like(rows, seed):
   """Draws standard normals in the shape of rows.
 
-  A loop of one turn makes XLA store them. Fused with a product by the prior's
-  vector of scales, they would be computed one number at a time on CPU, three
-  times slower. A single row needs no loop, because nothing is broadcast.
+  A loop of one iteration makes XLA store the normals. Without the loop, XLA on
+  CPU fuses them with the product by the prior's scales, and computes one number
+  at a time, three times slower. A single row needs no loop.
   """
   if rows.shape.num_elements() == rows.shape[-1]:
     return random.normal(ps.shape(rows), rows.dtype, seed)

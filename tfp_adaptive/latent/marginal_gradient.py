@@ -45,16 +45,16 @@ def marginal_gradient(
     delta: First value, a variance in squared units of the state; the adaptation
       finds its order of magnitude.
     short_step_share: Share of the adapting steps, in [0, 1), that are much
-      smaller, so that no chain stays where the target is far steeper.
-    name: Prefix of op names.
+      shorter than the others. They move chains out of steep regions.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the likelihood or the prior is of another kind.
-    ValueError: If a number is out of its range, or the prior lacks what the
-      sampler needs.
+    TypeError: If the likelihood or the prior has the wrong type.
+    ValueError: If a number is out of its range, or the prior does not suit the
+      sampler.
 
   References:
     Titsias and Papaspiliopoulos (2018), section 3.3,
@@ -75,11 +75,11 @@ def marginal_gradient(
 
 
 class UncalibratedMarginalGradient(latent_proposal.UncalibratedLatentProposal):
-  """Proposes from the posterior under a likelihood linear around x.
+  """Proposes from the posterior under a log-likelihood linearized at x.
 
   The auxiliary variable of `UncalibratedAuxiliaryGradient` is integrated out,
-  which is better in Peskun's order at any delta and costs no more. It needs
-  `MetropolisHastings` around it.
+  which is better in Peskun's order at any delta and costs no more. Put
+  `MetropolisHastings` around this kernel.
   """
 
   def _propose(self, functions, delta, current, seed):
@@ -94,8 +94,8 @@ class UncalibratedMarginalGradient(latent_proposal.UncalibratedLatentProposal):
 
       h(x, y) = x . w(g(y)) - (y + t / 2 g(y)) . (g(y) - w(g(y)))
 
-    and w is linear and symmetric, so that only w(g(y) - g(x)) is needed. All
-    terms are in one sum, because XLA on CPU takes a pass for every sum.
+    w is linear and symmetric, so that only w(g(y) - g(x)) is needed. All terms
+    are in one sum, because XLA on CPU takes a pass for every sum.
     """
     del drawn
     change = proposed.grads - current.grads

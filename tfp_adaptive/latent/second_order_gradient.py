@@ -1,4 +1,4 @@
-"""Second-order marginal proposal: factorizing likelihoods, Markov priors.
+"""Second-order marginal proposal for factorizing likelihoods, Markov priors.
 
 g and H are the gradient and the diagonal Hessian of f at x, clipped to H <= 0.
 In coordinates centered at the mean,
@@ -6,9 +6,10 @@ In coordinates centered at the mean,
   y ~ N(A / t b, A + A^2 / t)
   A = (C^-1 + I / t - H)^-1,   b = x + t (g - H x)
 
-This is the posterior under a likelihood that is quadratic around x, with the
-auxiliary variable integrated out. M = t A^-1 = t (P - H) + I is banded, as the
-precision P is. The mean is M^-1 b, the covariance t M^-1 (M + I) M^-1.
+This is the posterior under the log-likelihood expanded to second order at x,
+with the auxiliary variable integrated out. With the banded precision P = C^-1,
+M = t A^-1 = t (P - H) + I is banded too. The mean is M^-1 b, and the covariance
+t M^-1 (M + I) M^-1.
 
 Source: Titsias and Papaspiliopoulos (2018), Auxiliary gradient-based sampling
 algorithms, discussion, https://arxiv.org/abs/1610.09641. The sign of H x in
@@ -64,8 +65,8 @@ def second_order_gradient(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds the second-order marginal sampler, for likelihoods that factorize.
 
-  It uses the curvature of the likelihood, so that delta need not follow the
-  information in the data. With a quadratic concave log-likelihood every
+  It uses the curvature of the likelihood, so that a large delta suits even if
+  the data are informative. With a quadratic concave log-likelihood every
   proposal is accepted, at any delta.
 
   Args:
@@ -77,15 +78,15 @@ def second_order_gradient(
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     delta: First value, a variance in squared units of the state.
     short_step_share: See `marginal_gradient`.
-    name: Prefix of op names.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the likelihood or the prior is of another kind.
-    ValueError: If a number is out of its range, or the prior lacks what the
-      sampler needs.
+    TypeError: If the likelihood or the prior has the wrong type.
+    ValueError: If a number is out of its range, or the prior does not suit the
+      sampler.
 
   References:
     Titsias and Papaspiliopoulos (2018), discussion,
@@ -108,17 +109,17 @@ def second_order_gradient(
 class UncalibratedSecondOrderGradient(
   latent_proposal.UncalibratedLatentProposal
 ):
-  """Proposes from the posterior under a likelihood quadratic around x.
+  """Proposes from the posterior under f expanded to second order at x.
 
   The likelihood should factorize, f(x) = sum_i f_i(x_i). Its Hessian is then
-  diagonal, and costs one product with a vector of ones. Otherwise the rows of
-  the Hessian are summed; the sampler stays exact, but its proposals are worse.
+  diagonal, and costs one product with a vector of ones. Otherwise the row sums
+  of the Hessian are used. The sampler stays exact, but its proposals are worse.
   Where f_i is convex its curvature is taken as 0, as in
   `UncalibratedMarginalGradient`, so that A stays positive definite.
 
-  Every chain has its own A, with two factors per state, O(d) in all. The
-  kernel's `grads_coordinates` are an `Expansion`. It needs `MetropolisHastings`
-  around it.
+  Every chain has its own A, and each state needs two factors, in O(d).
+  `grads_coordinates` of the results is an `Expansion`. Put `MetropolisHastings`
+  around this kernel.
   """
 
   def __init__(
@@ -135,7 +136,7 @@ class UncalibratedSecondOrderGradient(
       prior: A prior with banded precision: `tfpa.gaussian_priors.markov`,
         `autoregression`, `random_walk` or `state_space`.
       delta: [], a variance in squared units of the state.
-      name: Prefix of op names.
+      name: Prefix of the names of bootstrap ops.
 
     Raises:
       TypeError: If the prior has no banded precision.
@@ -154,7 +155,7 @@ class UncalibratedSecondOrderGradient(
       )
 
   def cost(self, adapting):
-    """Returns the calls of the log-likelihood of one step per chain."""
+    """Returns the cost of one step of one chain."""
     del adapting
     return interfaces.Cost(target=1, gradient=1, hessian_vector=1)
 

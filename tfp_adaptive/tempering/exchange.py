@@ -6,8 +6,8 @@ min(1, exp(r)),
 
   r = (b_j - b_k) (l(x_k) - l(x_j)).
 
-Even pairs and odd pairs take turns, so that a state keeps its direction. With
-random pairs it would diffuse.
+Even pairs and odd pairs alternate, so that a state keeps its direction. With
+random pairs a state would diffuse.
 
 Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
 parallel tempering, https://arxiv.org/abs/1905.02939.
@@ -59,7 +59,7 @@ class Densities(
 
 
 class Journeys(collections.namedtuple('Journeys', ['is_hot', 'num_restarts'])):
-  """The ends of the ladder from which states have come.
+  """Which end, the first or the last replica, each state visited last.
 
   Attributes:
     is_hot: Whether the state took a step at the last replica after it was at
@@ -118,7 +118,7 @@ def ratio_of(densities):
 
 
 def exchange(step, inverse_temperatures, carried, log_ratio, seed):
-  """Exchanges neighbors, even pairs and odd pairs in turn.
+  """Exchanges the even or the odd pairs of neighbors, by the parity of `step`.
 
   Args:
     step: Number of the exchange, [] int32.
@@ -129,8 +129,8 @@ def exchange(step, inverse_temperatures, carried, log_ratio, seed):
     seed: [2] int32.
 
   Returns:
-    `carried` after the exchange; the share of rejections by pair, zero for
-    pairs that did not try; and 1 for pairs that tried. The last two are
+    `carried` after the exchange; the share of rejections of each pair, 0 for
+    pairs that did not try; and 1 for pairs that tried, else 0. The last two are
     [num_replicas - 1].
   """
   num_replicas = inverse_temperatures.shape[0]
@@ -144,7 +144,7 @@ def exchange(step, inverse_temperatures, carried, log_ratio, seed):
   # A ratio that is not finite is rejected.
   ratio = tf.where(tf.math.is_finite(ratio), ratio, -float('inf'))
   log_uniform = random.log_uniform(ps.shape(ratio), ratio.dtype, seed)
-  # Both states of a pair decide by one draw.
+  # One draw decides for both states of a pair.
   log_uniform = tf.gather(log_uniform, tf.minimum(place, partner))
   is_exchanged = log_uniform < ratio
   carried = tf.nest.map_structure(
@@ -162,16 +162,16 @@ def exchange(step, inverse_temperatures, carried, log_ratio, seed):
 
 
 def names(log_ratio):
-  """Returns the place of every state as its name, [num_replicas, chains...]."""
+  """Returns a number for every state, [num_replicas, chains...] int32."""
   shape = ps.shape(log_ratio)
   return tf.reshape(tf.range(ps.reduce_prod(shape)), shape)
 
 
 def moved(named, carried):
-  """Returns what states carry, moved as turns have moved their names.
+  """Returns `carried` in the order into which exchanges have put the states.
 
   Args:
-    named: Name of the state at each place now, [num_replicas, chains...].
+    named: Number of the state that is now there, [num_replicas, chains...].
     carried: Structure of [num_replicas, chains..., ...].
   """
   rank = ps.rank(named)
@@ -205,9 +205,10 @@ def arrive(journeys):
 def exchange_all(results, seed):
   """Returns results after the exchanges of a step, which need no gradient.
 
-  There are as many turns as replicas, or one more, so that a state can go from
-  one end to the other. Two replicas take one turn, because a second one would
-  undo the first. Turns move names, and states follow at the end.
+  There are as many passes as replicas, or one more, so that a state can go from
+  one end to the other. Two replicas make one pass, because a second pass would
+  undo the first. Passes exchange the numbers of states. At the end the states
+  are put into this order.
   """
   num_replicas = results.inverse_temperatures.shape[0]
   num_turns = 1 if num_replicas == 2 else 2 * -(-num_replicas // 2)

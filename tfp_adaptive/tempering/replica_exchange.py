@@ -6,10 +6,10 @@ The replicas, each with some chains, have the densities
 
 By default p_ref = 1, which gives powers of the target. Every replica takes a
 step of its own sampler. The factor, step size and number of leapfrog steps are
-learned from all chains of the replica. If the reference can be drawn from, the
+learned from all chains of the replica. If the reference can be sampled, the
 last replica is a new draw in every step. Then neighbors exchange states
-(`exchange`). After rounds of doubling length the temperatures move to where all
-exchanges are rejected equally often (`temperatures`).
+(`exchange`). After rounds of doubling length the temperatures change so that
+all exchanges are rejected equally often (`temperatures`).
 
 Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
 parallel tempering, https://arxiv.org/abs/1905.02939.
@@ -72,18 +72,18 @@ def replica_exchange(
     target_log_prob_fn: Log density up to a constant, differentiable, called as
       TFP calls it; returns [chains...].
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
-    num_replicas: K, at least 2; a step costs K times one of its samplers.
+    num_replicas: K, at least 2; a step costs K steps of the sampler.
     kernel_fn: Builder of the sampler of a replica, called as
       `kernel_fn(log_prob_fn, num_adaptation_steps=n)`;
       `fisher_divergence_hamiltonian` by default. Give its other arguments by
       `functools.partial`.
     reference: p_ref, a prior or another density that is easy to sample: a
       `tfd.Distribution` of the state, or a log density up to a constant, called
-      as the target is. The replica of a distribution costs one gradient, and
-      its draws are independent. Where p_ref is zero and the target is not, the
-      first replica makes no exchanges.
+      like the target. A distribution gives independent draws in the last
+      replica, each for one gradient. Where p_ref is zero and the target is not,
+      the first replica makes no exchanges.
     min_inverse_temperature: The last inverse temperature, in (0, 1), or 0 with
-      a reference; by default 0.01, and 0 with a reference.
+      a reference; by default 0 with a reference, else 0.01.
     name: Prefix of op names.
 
   Returns:
@@ -121,12 +121,12 @@ def replica_exchange(
 
 
 class ReplicaExchange(kernel_base.Kernel):
-  """Steps every replica, exchanges neighbors, moves the temperatures.
+  """Steps every replica, exchanges neighbors, adapts the temperatures.
 
   Results are `ReplicaExchangeResults`. A step costs one step of each replica's
-  sampler, and a gradient of the reference, if there is one, at the end of each.
-  The replica at b = 0 adds a gradient of the target. If the reference is drawn
-  from, this replica costs nothing else.
+  sampler, and one gradient of the reference at the end of each of these steps,
+  which `cost_at` does not count. A replica at b = 0 adds a gradient of the
+  target. If this replica samples the reference directly, it makes no step.
   """
 
   is_calibrated = True
@@ -148,8 +148,8 @@ class ReplicaExchange(kernel_base.Kernel):
       make_kernel_fn: Function of a log density; returns a calibrated kernel of
         this library, the sampler of a replica.
       inverse_temperatures: First b, decreasing from 1, [num_replicas].
-      num_adaptation_steps: Steps that adapt; temperatures move in their first
-        half.
+      num_adaptation_steps: Steps that adapt; temperatures change in the first
+        half of these steps.
       reference: `tfd.Distribution`, log density, or `None`.
       learned: Learned values to start with, from `replicas.learned`, or `None`.
       name: Prefix of op names.
@@ -188,12 +188,12 @@ class ReplicaExchange(kernel_base.Kernel):
 
   @property
   def num_stepped(self):
-    """Number of replicas that take steps: all, or all but a drawn one."""
+    """Number of replicas that take steps: all, or all but the last."""
     is_drawn = replicas.is_law(self._parameters['reference'])
     return self.num_replicas - (is_drawn and self._reaches_reference)
 
   def cost_at(self, results, kind):
-    """Returns the cost of a step of all replicas and of their exchange."""
+    """Returns the cost in calls of the target, for a step of all replicas."""
     count = int(self._reaches_reference)
     total = interfaces.Cost(target=count, gradient=count, matrix_product=0)
     for index in range(self.num_stepped):
@@ -291,7 +291,7 @@ class ReplicaExchange(kernel_base.Kernel):
     with tf.name_scope(self.name):
       seed = random.sanitize(seed)
       exchange_seed, *seeds = random.split(seed, self.num_replicas + 1)
-      # Shards may have merged temperatures since; log densities must follow.
+      # A merge of shards may have changed the temperatures of the results.
       previous = self._finished(previous_kernel_results)
       states = tf.nest.map_structure(
         lambda first, rest: tf.concat([first[tf.newaxis], rest[1:]], axis=0),
@@ -312,7 +312,10 @@ class ReplicaExchange(kernel_base.Kernel):
       return tf.nest.map_structure(lambda x: x[0], states), results
 
   def _step_all(self, states, previous, seeds):
-    """Steps every replica, or draws the last one."""
+    """Steps every replica.
+
+    If the reference can be sampled, the last replica is drawn from it instead.
+    """
     given = states, previous.replica_results
     count = self.num_stepped
     stepped = replicas.step_each(
@@ -354,7 +357,7 @@ class ReplicaExchange(kernel_base.Kernel):
     is_at_reference = inverse_temperature == 0.0
     if not tf.is_tensor(is_at_reference):
       return evaluated() if is_at_reference else divided()
-    # A reference that is drawn from takes no step at b = 0.
+    # If the reference is drawn from, no sampler steps at b = 0.
     if not self._reaches_reference or self.num_stepped < self.num_replicas:
       return divided()
     return tf.cond(is_at_reference, evaluated, divided)
@@ -368,7 +371,7 @@ class ReplicaExchange(kernel_base.Kernel):
     )
 
   def _adapted(self, results):
-    """Moves the temperatures, at the end of a round."""
+    """Changes the temperatures at the end of a round."""
     ends = temperatures.round_ends(self.num_adaptation_steps)
     if not ends:
       return results

@@ -1,4 +1,4 @@
-"""The replicas of an exchange: their densities, kernels, and a step of each."""
+"""Densities, kernels and steps of the replicas of an exchange."""
 
 import functools
 
@@ -101,14 +101,14 @@ def _called(function, has_gradient, parts, named):
 def densities(reference_log_prob_fn, inverse_temperature, state, results):
   """Returns `exchange.Densities` of one replica, without its leading axis.
 
-  The results hold b log pi + (1 - b) log p_ref, and the reference is evaluated
-  for log p_ref.
+  The results have b log pi + (1 - b) log p_ref. log p_ref is evaluated, and
+  log pi follows from both.
 
   Args:
     reference_log_prob_fn: log p_ref, or `None`.
     inverse_temperature: b > 0, [].
     state: State of the replica, [chains..., event...].
-    results: Results of its kernel at the state.
+    results: Results of the replica's kernel at `state`.
   """
   log_prob = stack.target_log_prob(results)
   grads = stack.gradients(results)
@@ -164,7 +164,7 @@ def drawn(law, like, num_chains, seed):
   if isinstance(like, dict) and hasattr(draws, '_asdict'):
     draws = draws._asdict()
   elif isinstance(draws, dict) and not isinstance(like, dict):
-    # By position, as the density takes them; nested structures go by name.
+    # Parts are matched by position, as in a call of the density.
     draws = list(draws.values())
   return tf.nest.map_structure(
     lambda draw, part: tf.ensure_shape(tf.cast(draw, part.dtype), part.shape),
@@ -174,14 +174,14 @@ def drawn(law, like, num_chains, seed):
 
 
 def joined(first, last):
-  """Returns Tensors of all replicas, from all but the last and the last."""
+  """Appends the Tensors of the last replica to those of the first ones."""
   return tf.nest.map_structure(
     lambda rows, row: tf.concat([rows, row[tf.newaxis]], axis=0), first, last
   )
 
 
 def refreshed(results, log_prob, grads):
-  """Returns results of samplers at states that came from other replicas."""
+  """Returns results with new log densities and gradients."""
   fields = {'target_log_prob': log_prob}
   if tf.nest.flatten(grads):
     fields['grads_target_log_prob'] = grads
@@ -189,10 +189,10 @@ def refreshed(results, log_prob, grads):
 
 
 def step_each(step, given, like):
-  """Returns what the step of every replica returns, with a leading axis.
+  """Returns the results of `step` for every replica, with a leading axis.
 
-  Replicas step one after the other in a loop that is compiled once, so that
-  each has its own number of leapfrog steps.
+  Replicas step one after the other in a loop that is compiled once. Each
+  replica may have its own number of leapfrog steps.
 
   Args:
     step: Function of (state, results, b, seed) of one replica; returns state,
@@ -214,7 +214,7 @@ def step_each(step, given, like):
 
 
 def learned(results):
-  """Returns what samplers have learned, {field: numpy}."""
+  """Returns the learned values of the samplers, {field: numpy}."""
   found = {
     name: tfp_private.get_innermost(results, name, default=[])
     for name in _LEARNED
@@ -227,7 +227,7 @@ def learned(results):
 
 
 def with_learned(results, values):
-  """Returns results with learned values, which adapt no more.
+  """Returns results with learned values and with the adaptation ended.
 
   Args:
     results: Results of new samplers.

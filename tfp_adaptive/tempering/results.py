@@ -37,13 +37,14 @@ class ReplicaExchangeResults(
     is_accepted: Whether the first replica's own step was accepted, [chains...].
     log_accept_ratio: Log ratio of that step, [chains...].
     replica_states: States of all replicas, [num_replicas, chains..., event...].
-    replica_results: Results of their kernels, [num_replicas, ...] each.
+    replica_results: Results of the replicas' kernels, [num_replicas, ...] each.
     densities: `Densities` of target and reference at the states.
-    journeys: `Journeys`, the ends from which the states have come.
+    journeys: `Journeys`.
     inverse_temperatures: b, [num_replicas].
-    rejections: Sums of the rejected shares over all turns since b was set,
+    rejections: Sums of the rejected shares over all passes since b was set,
       [num_replicas - 1].
-    num_exchanges: Turns since then in which a pair tried, [num_replicas - 1].
+    num_exchanges: Passes in which a pair tried, since b was set,
+      [num_replicas - 1].
     step: Steps taken, [] int32.
     seed: [2] int32.
   """
@@ -72,7 +73,7 @@ class ReplicaExchangeResults(
 
   @property
   def rejection_rates(self):
-    """Rejection rates between neighbors at these temperatures, [K - 1]."""
+    """Rejection rates between neighbors, since b was set, [K - 1]."""
     return self.rejections / tf.maximum(self.num_exchanges, 1.0)
 
   @property

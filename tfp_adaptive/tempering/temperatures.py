@@ -1,14 +1,14 @@
-"""Inverse temperatures by the communication barrier: equal rejection.
+"""Inverse temperatures at equal steps of the communication barrier.
 
-Neighbors k and k + 1 reject a share r_k of their exchanges. Up to terms of
-third order in the distance, whatever the temperatures, the rates add up to
+Neighbors k and k + 1 reject a share r_k of their exchanges. The communication
+barrier between 1 and b_k is
 
-  Lambda(b_k) = r_0 + ... + r_(k-1),
+  Lambda(b_k) = r_0 + ... + r_(k-1).
 
-the communication barrier between 1 and b_k. The best temperatures have equal
-steps of Lambda, so that all exchanges are rejected equally often. Between two
-old temperatures b is interpolated geometrically, and towards b = 0 by the
-fourth power.
+Up to terms of third order in the distances, it does not depend on the
+temperatures in between. The best temperatures have equal steps of Lambda, so
+that all exchanges are rejected equally often. Between two old temperatures b is
+interpolated geometrically, and between a temperature and 0 by a fourth power.
 
 Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
 parallel tempering, https://arxiv.org/abs/1905.02939, sections 4.2 and 5.
@@ -19,13 +19,13 @@ import tensorflow as tf
 
 __all__ = ['equalize', 'first', 'round_ends']
 
-_POWER = 4.0  # Towards b = 0, where what is learned is of order b^1/4.
+_POWER = 4.0  # Power of the interpolation to b = 0.
 _LEAST_RATE = 0.01  # Spreads temperatures even if nothing was rejected.
 _SHORTEST_ROUND = 25  # In steps.
 
 
 def first(num_replicas, least):
-  """Returns inverse temperatures to begin with, float64 [num_replicas].
+  """Returns the first inverse temperatures, float64 [num_replicas].
 
   Args:
     num_replicas: At least 2.
@@ -65,10 +65,10 @@ def equalize(inverse_temperatures, rejection_rates):
 
 
 def round_ends(num_adaptation_steps):
-  """Returns the steps after which temperatures move, in rounds that double.
+  """Returns the last steps of rounds of doubling length.
 
-  The last round ends in the middle of the adaptation, so that everything else
-  has time to follow.
+  The last round ends in the middle of the adaptation, so that the samplers have
+  time to adapt to the final temperatures.
   """
   ends = []
   end = num_adaptation_steps // 2

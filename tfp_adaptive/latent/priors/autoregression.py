@@ -22,10 +22,9 @@ def autoregression(
 
     x_i - mean = sum_k a_k (x_{i-k} - mean) + scale e_i,   e_i ~ N(0, 1)
 
-  It starts in its stationary distribution, whose precision has the closed form
-  of Gohberg and Semencul, or from `initial_scale`. Coefficients may differ
-  between chains. A chain whose process is not stationary then has log density
-  -inf.
+  By default it starts in its stationary distribution, whose precision is the
+  closed form of Gohberg and Semencul. Coefficients may differ between chains. A
+  chain whose process is not stationary then has log density -inf.
 
   Args:
     coefficients: a_1, ..., a_p, [p] or [chains..., p], float32 or float64; or a
@@ -40,8 +39,8 @@ def autoregression(
     An `interfaces.GaussianPrior` of states [chains..., d].
 
   Raises:
-    ValueError: If the coefficients are not those of a stationary process and
-      there is no `initial_scale`, or a shape is wrong.
+    ValueError: If the process is not stationary and `initial_scale` is not
+      given, or a shape is wrong.
 
   References:
     Siddiqui (1958), On the inversion of the sample covariance matrix in a
@@ -92,7 +91,7 @@ def _stationary_bands(coefficients, size):
   P = A A^T - B B^T with lower Toeplitz A and B, whose first columns are (1,
   -a_1, ..., -a_p, 0, ...) and (0, ..., 0, -a_p, ..., -a_1). Let
   b = (1, -a_1, ..., -a_p). Entry (i, i + k) is the sum of b_r b_{r+k} over
-  r <= i, less the sum over r >= d - i - k.
+  r <= i, minus the sum over r >= d - i - k.
   """
   polynomial = [tf.ones_like(coefficients[0]), *(-a for a in coefficients)]
   bands = []

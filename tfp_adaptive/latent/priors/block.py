@@ -1,4 +1,4 @@
-"""Independent fields side by side: copies of one prior, or several priors."""
+"""Independent fields in one state: copies of one prior, or several priors."""
 
 import math
 
@@ -16,9 +16,9 @@ def block(prior, num_blocks=None):
   """Builds the prior of independent fields.
 
   Use copies of one prior for multi-class classification, with one field for
-  every class. Copies share one decomposition, and one product serves all of
-  them. Use a list for several fields in one state, such as a trend and a
-  seasonal term, whose sum enters the likelihood.
+  every class. Copies share one decomposition and their matrix products. Use a
+  list for several fields in one state, such as a trend and a seasonal term,
+  whose sum enters the likelihood.
 
   Args:
     prior: An `interfaces.GaussianPrior`, or a list of them.
@@ -26,11 +26,10 @@ def block(prior, num_blocks=None):
 
   Returns:
     An `interfaces.GaussianPrior`. For copies, states are [chains...,
-    num_blocks, *prior.event_shape], and `restrict` takes the part of every
-    block. For a list, flattened states are concatenated, [chains..., d1 + d2 +
-    ...], and so are their restricted parts; split them with `tf.split`. If no
-    prior restricts its state, a list of states [chains..., *event_shape_i]
-    works too.
+    num_blocks, *prior.event_shape], and `restrict` applies to every block. For
+    a list, flattened states are concatenated, [chains..., d1 + d2 + ...], and
+    so are their restricted parts. Split them with `tf.split`. If no prior has a
+    `restrict`, a list of states [chains..., *event_shape_i] works too.
 
   Raises:
     ValueError: If there is neither one prior and a positive int, nor a list of
@@ -83,7 +82,7 @@ def _copies(prior, num_blocks):
     smoother=lambda p, variance: _lift_functions(
       prior.smoother(p, variance), lift, total
     ),
-    # `restrict` takes the trailing dimensions; K is one more chain dimension.
+    # `restrict` works on trailing dimensions. K counts as a chain dimension.
     restrict=prior.restrict,
     is_singular=prior.is_singular,
   )
@@ -155,7 +154,7 @@ def _side_by_side(priors):
 
 
 def _restricted(prior, rows):
-  """Returns what the likelihood sees of one prior's rows, as rows."""
+  """Returns `prior.restrict` of rows, as rows."""
   if prior.restrict is None:
     return rows
   lead = ps.shape(rows)[:-1]

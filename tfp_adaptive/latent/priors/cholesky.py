@@ -1,4 +1,4 @@
-"""A dense covariance by Cholesky factors, for hyperparameters that move.
+"""A dense covariance by Cholesky factors, for changing hyperparameters.
 
 Coordinates are x - mean itself. With C = L L^T, t the variance of a smoother
 and B = L^T L + t I, W = 2 L^T L + t I,
@@ -7,8 +7,8 @@ and B = L^T L + t I, W = 2 L^T L + t I,
     t R = S S^T,            S = sqrt(t) L B^{-T/2}
     t R (I + R) = S S^T,    S = sqrt(t) L B^-1 W^{1/2}
 
-where B^{1/2} and W^{1/2} are Cholesky factors. No difference is taken where R
-is small. With y = R z,
+where B^{1/2} and W^{1/2} are Cholesky factors. Where R is small, no nearly
+equal numbers are subtracted. With y = R z,
 
     log det(C + t I) = log det B
     z . (C + t I)^-1 z = |B^-1 L^T z|^2 + |z - y|^2 / t.
@@ -40,7 +40,7 @@ class CholeskyParams(NamedTuple):
 def cholesky(
   covariance=None, mean=0.0, kernel=None, index_points=None, jitter=0.0
 ):
-  """Builds the prior N(mean, C) for a definite covariance, by C = L L^T.
+  """Builds the prior N(mean, C) of a positive definite covariance C = L L^T.
 
   Use it if `prior_fn` of `latent_gaussian_hyperparameters` makes a new prior in
   every step, and `spectral` if the prior is fixed. A factor costs a twentieth
@@ -105,7 +105,7 @@ def _factor(matrix):
 
 
 def _finite_cholesky(matrix, variance):
-  """Returns the factor of a matrix + t I, t [...] or [..., 1]; NaN if none."""
+  """Returns the factor of matrix + variance I, or NaN if there is none."""
   is_finite = tf.reduce_all(
     tf.math.is_finite(matrix), axis=[-2, -1], keepdims=True
   )

@@ -4,11 +4,11 @@ A covariance k(h) of the lag h is wrapped on a torus of m >= n points per axis:
 
   c(h) = k(h'),  h' the shortest of h + j m,  or  c(h) = sum over j k(h + j m)
 
-The eigenvalues are the FFT of c. The first form is exact on the grid if
-m >= 2 (n - 1), but may have negative eigenvalues. The second form has none if k
-has died off, and its error is the value of k at lag m - n + 1. Both forms are
-tried. Negative eigenvalues are set to zero, and the resulting covariance on the
-grid is compared with k.
+for integers j. The eigenvalues are the FFT of c. The first form is exact on the
+grid if m >= 2 (n - 1), but may have negative eigenvalues. The second form has
+no negative eigenvalues if k decays within the torus, and its error is the value
+of k at lag m - n + 1. Both forms are tried. Negative eigenvalues are set to
+zero, and the resulting covariance on the grid is compared with k.
 
 Source: Dietrich and Newsam (1997), Fast and exact simulation of stationary
 Gaussian processes through circulant embedding of the covariance matrix.
@@ -26,20 +26,20 @@ _MAX_RATIO = 8
 
 
 def choose(lag_fn, grid_shape, tolerance, torus_shape=None):
-  """Returns the covariance by lag on the smallest torus that is good enough.
+  """Returns the covariance by lag on the smallest torus within the tolerance.
 
   Args:
     lag_fn: (lags) -> covariance [..., *shape], an array of a floating dtype.
       `lags` are in cells, one integer array of that shape for every axis.
     grid_shape: (n1, n2), ints.
-    tolerance: Allowed error of the covariance on the grid, over the variance.
+    tolerance: Allowed error of the covariance on the grid / the variance.
     torus_shape: (m1, m2) to use; by default it is found here.
 
   Returns:
     c, [..., m1, m2] float64, with eigenvalues that are not negative.
 
   Raises:
-    ValueError: If no torus that was tried is good enough.
+    ValueError: If no torus that was tried is within the tolerance.
   """
   wanted = lag_fn(_grid_lags(grid_shape))
   variance = _variance(wanted, grid_shape)
@@ -58,7 +58,7 @@ def choose(lag_fn, grid_shape, tolerance, torus_shape=None):
 
 
 def periodized(lag_fn, shape):
-  """Returns the sum over j of k(h + j m), of the three nearest j an axis."""
+  """Returns the sum of k(h + j m) over j = -1, 0, 1 on every axis."""
   lags = _torus_lags(shape)
   images = [(-m, 0, m) if m > 1 else (0,) for m in shape]
   return sum(
@@ -121,7 +121,7 @@ def _variance(wanted, grid_shape):
 
 
 def _shapes(lag_fn, grid_shape, limit):
-  """Yields toruses of growing size, from where k died off or is exact."""
+  """Yields shapes of growing size, from the smallest that may be enough."""
   shape = tuple(
     _first_size(lag_fn, axis, size, limit)
     for axis, size in enumerate(grid_shape)
@@ -136,7 +136,7 @@ def _shapes(lag_fn, grid_shape, limit):
 
 
 def _first_size(lag_fn, axis, size, limit):
-  """Returns the size at which k errs by at most `limit` along an axis."""
+  """Returns the size at which c errs by at most `limit` along an axis."""
   if size == 1:
     return 1
   along = np.arange(size + 1)[np.newaxis]
@@ -151,11 +151,11 @@ def _first_size(lag_fn, axis, size, limit):
 
 
 def _without_negative_part(values, variance):
-  """Returns c with negative eigenvalues at zero, and the size of rounding."""
+  """Returns c with negative eigenvalues set to 0, and its rounding error."""
   epsilon = np.finfo(values.dtype).eps
   spectrum = np.fft.fft2(values.astype(np.float64)).real
-  # Rounding of c, of size eps times the variance, adds up over the entries that
-  # count, about max(spectrum) / variance of them.
+  # Rounding errors of c, of size eps times the variance, add up over about
+  # max(spectrum) / variance entries.
   rounding = 4.0 * epsilon * np.sqrt(np.max(spectrum) * variance)
   return np.fft.ifft2(np.maximum(spectrum, 0.0)).real, rounding
 

@@ -1,7 +1,7 @@
 """Draws and log densities of a prior, for users.
 
-Samplers call the functions of `interfaces.GaussianPrior` in its coordinates;
-these two work on states.
+Samplers call the functions of `interfaces.GaussianPrior`, which work on
+coordinates. The functions here work on states.
 """
 
 import math
@@ -54,8 +54,8 @@ def log_prob(prior, state):
     state: [chains..., *prior.event_shape], of the prior's dtype.
 
   Returns:
-    log N(state | mean, C), [chains...]. If C is singular, it is the density on
-    the subspace where C is not.
+    log N(state | mean, C), [chains...]. If C is singular, it is the density in
+    the range of C.
 
   Raises:
     ValueError: If the state has another event shape.

@@ -7,10 +7,10 @@ array of the same shape. Its columns are, in this order,
   sqrt(2) Re F    of the columns in between
   sqrt(2) Im F    of the columns in between
 
-A column of the first kind holds each of its numbers twice, as F and as its
-conjugate. Its Hartley transform Re F - Im F holds each number once. The basis
-is orthonormal and diagonalizes every stationary covariance on the torus. A
-field in one dimension is the torus [1, n].
+In a column of the first kind, every number of F also occurs as its conjugate.
+The Hartley transform Re F - Im F has no such redundancy. The basis is
+orthonormal and diagonalizes every stationary covariance on the torus. A field
+in one dimension is the torus [1, n].
 """
 
 import math
@@ -52,7 +52,7 @@ def backward(s, shape):
   mirrored = tf.concat(
     [hartley[..., :1, :], tf.reverse(hartley[..., 1:, :], axis=[-2])], axis=-2
   )
-  # Undoes the division in `forward`; irfft2 divides by n1 n2 itself.
+  # This undoes the division in `forward`, because irfft2 divides by n1 n2.
   unit = math.sqrt(shape[0] * shape[1])
   paired = unit / math.sqrt(2.0)
   half = tf.complex(

@@ -121,10 +121,10 @@ def field_mean(value, dtype, shape, padded_shape=None):
 
 
 def per_chain(mean, chain_shape):
-  """Returns the mean with the chain dimensions that the decomposition has.
+  """Returns the mean with the chain dimensions of the other params.
 
-  If a prior depends on hyperparameters, its params are selected by chain. All
-  of them must then have these dimensions, or none.
+  If a prior depends on hyperparameters, its params are selected by chain. Then
+  all params must have chain dimensions.
 
   Args:
     mean: [], [d] or [chains..., d or 1].

@@ -23,9 +23,9 @@ def kronecker(
     Cov(x[i1, i2, ...], x[j1, j2, ...]) = C1[i1, j1] C2[i2, j2] ...
 
   Use it for fields on a grid, regular or not, with a separable kernel, and for
-  features times inputs. Each factor is decomposed, O(n_i^3). An iteration of a
-  sampler costs two products with every factor, O(d (n1 + n2 + ...)). A factor
-  may be singular.
+  fields indexed by a feature and an input. Each factor is decomposed, O(n_i^3).
+  A step of a sampler costs two products with every factor,
+  O(d (n1 + n2 + ...)). A factor may be singular.
 
   Args:
     covariances: [C1, C2, ...], each [n_i, n_i], symmetric, or [chains...,
@@ -96,8 +96,8 @@ def kronecker(
 def _rows_times(factors, rows, transpose=False):
   """Returns (U1 x U2 x ...)^T v for rows v, or (U1 x U2 x ...) v.
 
-  Every product takes the first axis and puts its image last, so that the axes
-  are in order again at the end.
+  Every product contracts the first axis and appends the result as the last
+  axis. After all products the axes are in order again.
   """
   lead, size = ps.shape(rows)[:-1], rows.shape[-1]
   for factor in factors:

@@ -14,10 +14,10 @@ def markov(precision_bands, mean=0.0):
   """Builds the prior N(mean, P^-1) of a Markov chain by its precision P.
 
   x_i depends only on its p neighbors on either side, so that P has p diagonals
-  on each side of the main one. Everything costs O(p^2 d) in time and O(p d) in
+  on each side of the main one. A step costs O(p^2 d) in time and O(p d) in
   memory per chain. AR(p) processes, random walks, splines and state-space
   models have such priors; `autoregression`, `random_walk` and `state_space`
-  write their P. On a GPU or TPU, P is factorized and solved in O(log d) steps
+  compute P. On a GPU or TPU, P is factorized and solved in O(log d) steps
   instead of d, with at least p times the work.
 
   If the prior depends on hyperparameters, diagonals may have leading chain

@@ -4,8 +4,8 @@ Coordinates are x - mean itself. With t the variance of a smoother,
 
   R = C (C + t I)^-1 = M^-1,   M = t P + I,   I + R = M^-1 (M + I)
 
-so that every function is a banded product or substitution, O(d). Noise of
-covariance t R (I + R) = t M^-1 (M + I) M^-1 is M^-1 chol(t (M + I)) e, and
+so that every function is a banded product or substitution, O(d). With
+e ~ N(0, I), M^-1 chol(t (M + I)) e has covariance t R (I + R), and
 
   log det(C + t I) = log det M - log det P
   z . (C + t I)^-1 z = y . P y + |z - y|^2 / t,   y = R z
@@ -101,7 +101,7 @@ def smoother(params, variance):
       axis=-1,
     )
     log_norm = z.shape[-1] * math.log(2.0 * math.pi)
-    # Both are -inf if P has entries that are not finite.
+    # Both log determinants are -inf if P has entries that are not finite.
     log_det = noisy.log_det - params.factor.log_det
     log_det = tf.where(
       tf.math.is_finite(log_det), log_det, tf.constant(float('inf'), z.dtype)
@@ -134,7 +134,7 @@ def noisy_factors(bands, variance, curvature=0.0):
       tf.broadcast_to(band, tf.concat([chains, tf.shape(band)[-1:]], axis=0))
       for band in rest
     ]
-  # One loop factorizes both.
+  # One loop factorizes both matrices.
   both = cholesky.factorize(
     (
       tf.stack([diag, diag + 1.0]),
@@ -150,6 +150,8 @@ def noisy_factors(bands, variance, curvature=0.0):
 def conditional_bands(coefficients, precisions):
   """Returns P of x_i = sum_k a_k x_{i-k} + noise, as A^T diag(precisions) A.
 
+  Row i of A is 1 at i and -a_k at i - k.
+
   Args:
     coefficients: a_1, ..., a_p for every i, a list of [chains..., d]; 0 where
       i - k is before the start.
@@ -159,14 +161,13 @@ def conditional_bands(coefficients, precisions):
     Tuple of the diagonals, each [chains..., d - k].
   """
   order = len(coefficients)
-  # Row i of A is 1 at i and -a_k at i - k.
   lags = [tf.ones_like(precisions), *(-a for a in coefficients)]
   size = precisions.shape[-1]
   bands = []
   for k in range(order + 1):
     total = tf.zeros_like(precisions[..., k:])
     for r in range(order - k + 1):
-      # Rows m = i + k + r that see both i and i + k.
+      # Rows i + k + r of A, which have entries at i and at i + k.
       product = lags[k + r] * lags[r] * precisions
       padding = [[0, 0]] * (product.shape.rank - 1) + [[0, r]]
       total += tf.pad(product[..., k + r :], padding)[..., : size - k]

@@ -8,7 +8,7 @@ from tfp_adaptive.latent.priors.autoregression import autoregression
 
 __all__ = ['random_walk']
 
-# Coefficients of the autoregression whose differences (1 - B)^order are noise.
+# Coefficients of the autoregression whose differences of `order` are noise.
 _COEFFICIENTS = {1: (1.0,), 2: (2.0, -1.0)}
 
 

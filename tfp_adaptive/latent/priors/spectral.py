@@ -21,8 +21,8 @@ def spectral(
 ):
   """Builds the prior N(mean, C) for any covariance, by C = U diag(gamma) U^T.
 
-  The decomposition costs O(d^3) once, and an iteration of a sampler two
-  products with U, O(d^2). C may be singular, because nothing is inverted.
+  The decomposition costs O(d^3) once. A step of a sampler costs two products
+  with U, O(d^2). C may be singular, because nothing is inverted.
 
   Args:
     covariance: C, [d, d], symmetric, or [chains..., d, d]; or give `kernel`
@@ -71,7 +71,7 @@ def spectral(
     eigenvalues, 'Add `jitter`, or check the kernel.'
   )
   if from_white is None and matrix.shape.rank == 2:
-    # Both are stored, because both are needed in every step.
+    # U and U^T are stored, because every step needs both.
     basis = (vectors, tf.linalg.matrix_transpose(vectors))
     forward = adjoint = lambda basis, x: _rows_times_stored(x, *basis)
     backward = lambda basis, s: _rows_times_stored(s, basis[1], basis[0])

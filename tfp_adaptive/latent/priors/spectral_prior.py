@@ -2,9 +2,8 @@
 
   C = U diag(gamma) U^T,   s = U^T (x - mean)
 
-In these coordinates every function of C is a product by element, so that a
-sampler pays for products with U only. Nothing is inverted, and eigenvalues may
-be zero.
+In these coordinates every function of C is a product by element, so that only
+products with U are expensive. Nothing is inverted, and eigenvalues may be zero.
 """
 
 import math
@@ -25,7 +24,7 @@ class SpectralParams(NamedTuple):
 
   mean: Any  # [d] or [].
   eigenvalues: Any  # gamma >= 0, [d].
-  basis: Any = ()  # What the basis needs: U itself, its factors, or nothing.
+  basis: Any = ()  # Data of the basis: U itself, its factors, or nothing.
 
 
 def build(
@@ -106,10 +105,10 @@ def eigh(matrix):
 
 
 def _covariance(gamma, log_volume, rounding):
-  """Returns the functions of diag(gamma)."""
-  # Eigenvalues that are not finite count as positive, so that no density is
-  # finite. NaN needs a test of its own, because TensorFlow's graphs rewrite
-  # not (a <= b) as a > b.
+  """Returns the `interfaces.Covariance` of diag(gamma)."""
+  # Non-finite eigenvalues count as positive, so that they make the density
+  # non-finite and the proposal is rejected. NaN needs its own test, because
+  # TensorFlow's graphs rewrite not (a <= b) as a > b.
   is_positive = gamma > rounding * _largest(gamma)
   is_positive |= ~tf.math.is_finite(gamma)
   inverse = tf.where(is_positive, 1.0 / tf.where(is_positive, gamma, 1.0), 0.0)
@@ -127,7 +126,7 @@ def _covariance(gamma, log_volume, rounding):
 
 
 def _smoother(gamma, log_volume, variance):
-  """Returns the functions of R = gamma / (gamma + variance)."""
+  """Returns the `interfaces.Smoother` of R = gamma / (gamma + variance)."""
   noisy = gamma + variance
   gain = gamma / noisy
   spread = tf.sqrt(variance * gain)
@@ -147,7 +146,7 @@ def _smoother(gamma, log_volume, variance):
 
 
 def _normal_log_prob(squares, variances, is_positive):
-  """Returns log N of rows by whitened squares, without null directions."""
+  """Returns normal log densities of rows, without directions of variance 0."""
   log_norms = tf.where(is_positive, tf.math.log(2.0 * math.pi * variances), 0.0)
   return -0.5 * (
     tf.reduce_sum(squares, axis=-1) + tf.reduce_sum(log_norms, axis=-1)
@@ -159,7 +158,7 @@ def _largest(eigenvalues):
 
 
 def _is_singular(eigenvalues, rounding):
-  """Returns whether C has no inverse; False if this is not known yet."""
+  """Returns whether C has no inverse; False inside a `tf.function`."""
   if tf.inside_function():
     return False
   smallest = tf.reduce_min(eigenvalues, axis=-1, keepdims=True)

@@ -22,9 +22,9 @@ def state_space(
     x_0 ~ N(mean, S),   x_i - mean = A (x_{i-1} - mean) + N(0, Q)
 
   The state of the sampler is the path [num_steps, q]. Put observations into the
-  likelihood. Ordered by time, the precision has 2 q - 1 diagonals beside the
-  main one, and costs O(q^2 d) in all for d = num_steps q. Singular noise has no
-  precision. Write such a model, for example an AR(p), in its own coordinates.
+  likelihood. Ordered by time, the precision has 2 q - 1 superdiagonals, and a
+  step costs O(q^2 d) for d = num_steps q. Q must not be singular. For an AR(p),
+  whose Q is singular, use `autoregression`.
 
   Args:
     transition: A, [q, q] or [chains..., q, q], float32 or float64.

@@ -30,15 +30,15 @@ def stationary(
   """Builds a stationary prior on a regular grid in one or two dimensions.
 
   The state is the field on a torus around the grid. There the covariance is
-  diagonal in a Fourier basis, so that an iteration costs two FFTs, O(d log d),
-  and nothing is decomposed. The likelihood is called with the grid alone, which
-  `prior.restrict(states)` returns to the user. The field on the rest of the
-  torus follows its distribution given the grid.
+  diagonal in a Fourier basis, so that a step costs two FFTs, O(d log d), and
+  nothing is decomposed. The likelihood is called with the grid alone. Get the
+  grid of a draw by `prior.restrict(states)`. The field on the rest of the torus
+  follows its distribution given the grid.
 
   The covariance on the grid is right up to `tolerance`. The torus exceeds the
-  grid by the distance at which the covariance dies off; with `tolerance=0` it
-  is about twice the grid. For long-range kernels it is large, and `kronecker`
-  or `spectral` may cost less.
+  grid by the distance at which the covariance vanishes. With `tolerance=0` the
+  torus is about twice the grid. For long-range kernels the torus is large, and
+  `kronecker` or `spectral` may cost less.
 
   Args:
     grid_shape: Points along every axis: an int, (n,) or (n1, n2).
@@ -49,8 +49,8 @@ def stationary(
       or one for every axis.
     mean: Mean of the field: a number, or [..., *grid_shape], whose trailing
       dimensions may be 1.
-    tolerance: Allowed error of the covariance on the grid, over the variance; 0
-      for rounding.
+    tolerance: Allowed error of the covariance on the grid / the variance. With
+      0 only rounding is allowed.
     torus_shape: Points of the torus along every axis, at least those of the
       grid; by default the fewest that `tolerance` allows. It must be given
       inside a `tf.function`, where the covariance is the periodic sum and
@@ -111,7 +111,7 @@ def stationary(
     forward=lambda _, x: fourier_basis.forward(x, _two_axes(torus)),
     backward=lambda _, s: fourier_basis.backward(s, _two_axes(torus)),
     restrict=functools.partial(_restrict, grid) if torus != grid else None,
-    # Unlike a decomposition, the FFT of c has a small error for any size.
+    # The FFT has a small rounding error for any size, unlike a decomposition.
     rounding=10 * np.finfo(dtype.as_numpy_dtype).eps,
   )
 
