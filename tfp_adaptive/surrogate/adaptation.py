@@ -1,8 +1,8 @@
 """Learns a surrogate from the states that all chains visit.
 
 States go to a history of fixed size, pooled over chains. The surrogate is
-fitted to it at steps that grow geometrically (a schedule a_t ~ 1 / t). In the
-last fifth of the adapting steps there is no fit, so that the step size settles.
+fitted to the history at steps that grow geometrically. In the last fifth of the
+adapting steps there is no fit, so that the step size settles.
 
 Source: Strathmann et al. (2015), Algorithm 1, https://arxiv.org/abs/1506.02564.
 """
@@ -36,15 +36,15 @@ _LAST_SHARE = 0.8  # Share of the adapting steps after which no fit is made.
 _GROWTH = 1.6  # Factor between the steps of two fits.
 _GROWTH_ONLINE = 1.02  # Factor between the steps of two updates.
 _FEWEST_DRAWS = 4  # A fit needs this many draws times (dimension + 1).
-# Share of steps that walk until the last fit, because steps along a poor
-# surrogate make a poor history. After it the jumps of both kinds decide.
+# Least share of random-walk steps until the last fit, because steps along a
+# poor surrogate make a poor history. Then the jumps of both kinds decide.
 _WALK_SHARE = 0.5
 _NUM_STARTS = 64  # Trajectories to which the step size is fitted.
 # Mean acceptance if the surrogate were the target, so that only the error of
 # the leapfrog steps counts.
 _STEP_ACCEPT_PROB = 0.9
 _FOR_FAR_STARTS = 'kernel_exponential_family_lite'
-_SWEEPS = 3  # Fits to given draws; each searches around the last.
+_SWEEPS = 3  # Fits to given draws. Each fit searches around the previous one.
 
 
 class ScoreMatchingAdaptationResults(
@@ -64,8 +64,8 @@ class ScoreMatchingAdaptationResults(
   """Results of `ScoreMatchingAdaptation`.
 
   Attributes:
-    inner_results: Results of the inner kernel; learned are its innermost
-      `surrogate_params` and `preconditioner_params`.
+    inner_results: Results of the inner kernel; its innermost `surrogate_params`
+      and `preconditioner_params` are learned.
     history: `History` of past states, [n, d].
     step: Steps taken, [] int32.
     num_fits: Fits of the surrogate that were used, [] int32.
@@ -81,7 +81,7 @@ class ScoreMatchingAdaptationResults(
 class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
   """Learns surrogate and momentum scale from past states, without gradients.
 
-  Many chains fill the shared history sooner, and with better draws.
+  With many chains the shared history fills sooner, and its draws are better.
   """
 
   def __init__(
@@ -100,7 +100,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       num_adaptation_steps: Steps that adapt, a non-negative int.
       history: Draws known beforehand, for example of a pilot run, numpy
         [k, event_size], in the coordinates of the proposal. The surrogate is
-        fitted to them before the first step.
+        fitted to these draws before the first step.
       learn_momentum_scale: Whether the factor C of the proposal is learned
         too, if there is one.
       name: Prefix of op names.
@@ -126,7 +126,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
 
   @property
   def proposal(self):
-    """The innermost kernel: the one with the surrogate."""
+    """The innermost kernel, which has the surrogate."""
     return stack.first_with(self.inner_kernel, 'surrogate')
 
   @property
@@ -148,7 +148,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       mean_accept_prob=tf.zeros([], rows.dtype),
     )
     if self._walks and self._fits_step_size:
-      # All steps walk until there is a surrogate to follow.
+      # All steps are random-walk steps until the first fit.
       results = self._with_walk_share(results, tf.ones_like)
     given = self._parameters['history']
     if given is None:
@@ -176,7 +176,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     return dict(mean_accept_prob=results.mean_accept_prob)
 
   def is_inside(self, state, results):
-    """Returns whether chains are among the draws of the last fit, [chains...].
+    """Returns whether chains are in the region of the last fit, [chains...].
 
     Args:
       state: States of the chains, in this kernel's own space.
@@ -277,7 +277,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def _fit_scales(self, results):
-    """Fits the momentum scale and the walks to the history."""
+    """Fits the momentum scale and the random-walk steps to the history."""
     inner, points = results.inner_results, results.history.points
     weights = history_lib.weights(results.history)
     learned = {}
@@ -326,16 +326,16 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def _follow_more(self, results):
-    """Lets fewer steps walk, because there is a surrogate to follow."""
+    """Lowers the share of random-walk steps once a surrogate is fitted."""
     share = self.proposal.walk_share
-    if self.num_adaptation_steps:  # After the last fit fewer may walk.
+    if self.num_adaptation_steps:  # The share may fall after the last fit.
       share = max(share, _WALK_SHARE)
     return self._with_walk_share(
       results, lambda old: tf.constant(share, old.dtype)
     )
 
   def _with_walk_share(self, results, share_fn):
-    """Returns results with the share of walks changed to share_fn(share)."""
+    """Returns results with the share of random-walk steps share_fn(share)."""
     inner = results.inner_results
     params = stack.proposal_results(inner).walk_params
     share = share_fn(params.share)
@@ -346,7 +346,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def _adapt_walk(self, results):
-    """Moves the scale of the walks after a step that walked, and the share."""
+    """Adapts the scale and the share of random-walk steps."""
     inner = results.inner_results
     params = stack.proposal_results(inner).walk_params
     mh_results = self._mh_results(inner)
@@ -376,7 +376,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def _replace_surrogate(self, inner, params, fitted):
-    """Replaces the surrogate by a finite fit, and returns whether it is."""
+    """Replaces the surrogate if the fit is finite; returns whether it is."""
     is_good = adaptation_base.is_finite(fitted)
     chosen = adaptation_base.choose(is_good, fitted, params)
     return (

@@ -7,8 +7,8 @@ log ratio
   r = log pi(y) - log pi(x) + (|v_0|^2 - |v_L|^2) / 2.
 
 Any force gives a reversible map that preserves volume, so that the chain is
-exact with any surrogate. A poor surrogate costs acceptance, and a force of zero
-leaves a random walk.
+exact with any surrogate. A poor surrogate lowers the acceptance, and a force of
+zero gives a random walk.
 
 Source: Strathmann et al. (2015), Algorithm 1, https://arxiv.org/abs/1506.02564.
 """
@@ -63,11 +63,11 @@ def kernel_hamiltonian(
   trajectory_length: float = 4.0,
   name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
-  """Builds HMC without gradients (KMC): forces learned from past states.
+  """Builds HMC without gradients (KMC), with forces learned from past states.
 
   Use it for targets without gradients or with random estimates, such as
-  pseudo-marginals and simulators. One step calls the target once, however long
-  its trajectory.
+  pseudo-marginals and simulators. A step with a trajectory of any length calls
+  the target once.
 
   Args:
     target_log_prob_fn: Log density up to a constant, called as TFP calls it;
@@ -79,38 +79,40 @@ def kernel_hamiltonian(
     preconditioner: Structure of the momentum scale, or a list with one for
       each part of the state; dense by default.
     num_leapfrog_steps: L, or a pair (fewest, most) to draw from every step. By
-      default as many as `trajectory_length` needs, because leapfrog steps call
-      no target.
-    step_size: First step size, in units of the momentum scale. A fit sets it to
-      the largest at which trajectories keep the surrogate's own energy. If
-      `num_leapfrog_steps` is given, dual averaging moves it.
+      default as many as `trajectory_length` needs, because leapfrog steps do
+      not call the target.
+    step_size: First step size, in units of the momentum scale. A fit sets the
+      largest step size with which trajectories keep the surrogate's energy. If
+      `num_leapfrog_steps` is given, dual averaging adapts the step size.
     history: Draws known beforehand, numpy [k, event_size], to which the
-      surrogate is fitted before the first step. They are in the coordinates of
-      the kernel: unconstrained inside a `TransformedTransitionKernel`.
+      surrogate is fitted before the first step. Give unconstrained draws inside
+      a `TransformedTransitionKernel`.
     target_is_stochastic: Whether the target is an estimate. Accepted estimates
       are kept and never drawn again, so that the chain is exact.
     target_accept_prob: Wanted mean acceptance of the steps that follow the
       surrogate, in (0, 1), if `num_leapfrog_steps` is given; 0.65 by default,
-      0.35 for a stochastic target. If the noise of estimates allows only less,
-      the step size falls to nothing.
-    walk_share: Smallest share of the steps, in [0, 1), that walk at random to
-      find what the surrogate has not seen. If it is not 0 and
-      `num_leapfrog_steps` is not given, all steps walk before the first fit,
-      and half of them until the last fit. Then more steps walk if walks jump
-      further, because one chain or many dimensions can make a surrogate too
-      poor to follow.
+      0.35 for a stochastic target. If the noise of estimates does not allow
+      this acceptance, the step size goes to 0.
+    walk_share: Smallest share of random-walk steps, in [0, 1). These steps find
+      regions that the surrogate has not seen. If the share is not 0 and
+      `num_leapfrog_steps` is not given, all steps before the first fit are
+      random-walk steps, and half of them until the last fit. Then the share
+      rises if random-walk steps have larger jumps, as they may with one chain
+      or in many dimensions.
     trajectory_length: Longest trajectory, in units of the momentum scale, if
-      `num_leapfrog_steps` is not given. A step draws between a third of it and
-      all. Half a turn around a Gaussian is 3.1. The error of the surrogate
-      costs acceptance once, however long the trajectory.
-    name: Prefix of op names.
+      `num_leapfrog_steps` is not given. Every step draws a length between a
+      third of it and all of it. Half a period of a Gaussian is 3.1. The error
+      of the surrogate lowers the acceptance once, for a trajectory of any
+      length.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target or a part is of another kind.
-    ValueError: If a number is out of its range, or two do not go together.
+    TypeError: If the target or a part has the wrong type.
+    ValueError: If a number is out of its range, or arguments exclude each
+      other.
 
   References:
     Strathmann et al. (2015), Algorithm 1, https://arxiv.org/abs/1506.02564.
@@ -157,7 +159,7 @@ def kernel_hamiltonian(
   )
 
 
-# Whether a step walked, [] bool, and y - x, [chains..., d].
+# Whether the step was a random-walk step, [] bool, and y - x, [chains..., d].
 Move = collections.namedtuple('Move', ['has_walked', 'displacement'])
 
 
@@ -171,8 +173,8 @@ class SurrogateHamiltonianResults(
   """Results of `UncalibratedSurrogateHamiltonian`.
 
   Attributes are those of `ProposalResults`, and:
-    surrogate_params: What the surrogate has learned, shared by chains.
-    walk_params: `surrogate.walk.Walk`, `[]` if no steps walk.
+    surrogate_params: Params of the surrogate, shared by chains.
+    walk_params: `surrogate.walk.Walk`, `[]` without random-walk steps.
   `noise` is the first velocity, `trajectory` a `Move`;
   `grads_target_log_prob` is `[]`.
   """
@@ -184,9 +186,9 @@ class SurrogateHamiltonianResults(
 class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
   """Follows the surrogate's trajectory; calls the target once, at its end.
 
-  It needs `MetropolisHastings` around it, and an adaptation around both to
-  learn the surrogate. A leapfrog step costs two products with C per chain and
-  one score of the surrogate.
+  Put `MetropolisHastings` around this kernel, and around both an adaptation
+  that learns the surrogate. A leapfrog step costs two products with C per chain
+  and one score of the surrogate.
   """
 
   def __init__(
@@ -216,20 +218,22 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
       step_size: h, multiplies C; [] or [chains..., 1].
       step_size_jitter: Pair (low, high). Every step multiplies h by a uniform
         draw in between, the same for all chains.
-      walk_share: Share of the steps, in [0, 1), that walk at random, with a
-        scale and covariance of their own. An adaptation may raise it.
+      walk_share: Share of random-walk steps, in [0, 1), which have a scale and
+        a covariance of their own. An adaptation may raise the share.
       target_is_stochastic: See `kernel_hamiltonian`.
-      walk_step_size: First scale of the walks, []; 2.38 / sqrt(d) by default.
-      walk_preconditioner: C of the walks, like `preconditioner` by default.
+      walk_step_size: First scale of random-walk steps, []; by default
+        2.38 / sqrt(d).
+      walk_preconditioner: Structure of their covariance; by default
+        `preconditioner`.
       trajectory_length: T, in units of C, positive. Every step draws a length
         up to T for all chains, and takes as many leapfrog steps as h needs (1
         to 64) instead of `num_leapfrog_steps`.
-      name: Prefix of op names.
+      name: Prefix of the names of bootstrap ops.
 
     Raises:
-      TypeError: If the surrogate or the preconditioner is of another kind.
-      ValueError: If a range is empty, the share of walks is not in [0, 1), the
-        length is not positive, or the signature of the target does not fit.
+      TypeError: If the surrogate or the preconditioner has the wrong type.
+      ValueError: If a range is empty, `walk_share` is not in [0, 1), the length
+        is not positive, or the signature of the target does not fit.
     """
     if not callable(getattr(surrogate, 'score', None)):
       raise TypeError(
@@ -311,7 +315,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     )
 
   def cost(self, adapting):
-    """Returns the target calls of one step per chain."""
+    """Returns the cost of one step of one chain."""
     del adapting
     return interfaces.Cost(target=1)
 
@@ -362,7 +366,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     step_size = previous.step_size * (low + (high - low) * jitter)
     num_steps = self._draw_steps(step_size, length_seed)
 
-    # 2. Follow the surrogate, or walk.
+    # 2. Follow the surrogate, or make a random-walk step.
     walks = self._draw_walks(previous, walk_seed)
     num_steps = tf.where(walks, 0, num_steps)
     y, end_velocity = self._follow(previous, x, velocity, step_size, num_steps)
@@ -390,7 +394,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
     )
 
   def _draw_walks(self, previous, seed):
-    """Returns whether this step walks, [] bool."""
+    """Returns whether this step is a random-walk step, [] bool."""
     if not self.walk_share:
       return tf.zeros([], tf.bool)
     share = previous.walk_params.share
@@ -417,7 +421,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
 
 
 def _has_walked(results):
-  """Returns whether a step walked, and so says nothing about the step size."""
+  """Returns whether a step was a random-walk step, [] bool."""
   results = stack.metropolis_hastings_results(results)
   return results.proposed_results.trajectory.has_walked
 
@@ -427,7 +431,7 @@ def constant_surrogate(surrogate, params):
   params = tf.nest.map_structure(np.asarray, params)
 
   def init(event_size, dtype, seed):
-    # A surrogate may hold Tensors that are not in the dtype of the state.
+    # A surrogate may have Tensors of another dtype than the state.
     return tf.nest.map_structure(
       lambda p, first: tf.cast(p, first.dtype),
       params,

@@ -1,9 +1,9 @@
-"""Fits the factor C of a structure to draws and to the scores there.
+"""Fits the factor C of a structure to draws and to scores at the draws.
 
-  C C^T = M^-1 in the structure,   M = (Cov^-1 + E[score score^T]) / 2
+  C C^T = M^-1,   M = (Cov^-1 + E[score score^T]) / 2
 
 Without scores M = Cov^-1. C is found by the natural steps of the structure,
-C <- C (I + E) with E = (I - C^T M C) / 2.
+C <- C (I + E) with E = (I - C^T M C) / 2, projected on the structure.
 """
 
 import tensorflow as tf
@@ -52,7 +52,7 @@ def fit(preconditioner, params, points, weights, scores=None):
     step,
     (tf.constant(0), params),
   )
-  # All entries or none, because a mixture of two factors fits neither.
+  # All params are replaced or none.
   return adaptation_base.choose(
     adaptation_base.is_finite(fitted), fitted, params
   )

@@ -1,4 +1,4 @@
-"""Leapfrog steps along a surrogate, and the step size that it allows.
+"""Leapfrog steps along a surrogate, and the fit of their step size.
 
 A trajectory takes L times the step
 
@@ -23,10 +23,10 @@ __all__ = [
   'steps_of_length',
 ]
 
-_MOST_STEPS = 64  # Most steps of a trajectory, however short they are.
+_MOST_STEPS = 64  # Most steps of a trajectory.
 _LARGEST = 1.2  # Largest step size that is tried, in units of C.
 _SHRINKAGE = 0.7  # Factor between two trials.
-_MOST_TRIALS = 14  # Most trials, down to a hundredth.
+_MOST_TRIALS = 14  # The last trial has about a hundredth of `_LARGEST`.
 
 
 def follow(score, factor, x, velocity, step_size, num_steps):
@@ -59,11 +59,11 @@ def follow(score, factor, x, velocity, step_size, num_steps):
 
 
 def steps_of_length(length, step_size):
-  """Returns L of a trajectory of this length, [] int32: length / h, rounded.
+  """Returns L = length / mean h, rounded, [] int32.
 
   Args:
     length: [], in units of C.
-    step_size: h, [] or [chains..., 1]; the mean of several counts.
+    step_size: h, [] or [chains..., 1].
   """
   ratio = length / tf.reduce_mean(step_size)
   return tf.cast(tf.round(tf.clip_by_value(ratio, 1.0, _MOST_STEPS)), tf.int32)
@@ -72,10 +72,10 @@ def steps_of_length(length, step_size):
 def fit_step_size(
   surrogate, params, factor, points, noise, length, accept_prob
 ):
-  """Returns the largest h at which trajectories keep the surrogate's energy.
+  """Returns the largest h with which trajectories keep the surrogate's energy.
 
-  There the mean of min(1, exp(r)) reaches `accept_prob`, where r is the log
-  ratio if the surrogate were the target.
+  With this h the mean of min(1, exp(r)) reaches `accept_prob`, where r is the
+  log ratio if the surrogate were the target.
 
   Args:
     surrogate: `interfaces.Surrogate`.

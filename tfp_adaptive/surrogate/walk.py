@@ -2,10 +2,10 @@
 
   y = x + s C v,   v ~ N(0, I),   C C^T the covariance of past states
 
-A proposal that learns from visited states can learn to stay there. Walks have a
-scale and a covariance of their own, as in adaptive Metropolis, so that no
-surrogate can mislead them. The mean accepted squared jumps of walks and of
-other steps decide how often to walk.
+A proposal that learns from visited states can learn to stay there. Random-walk
+steps have a scale and a covariance of their own, as in adaptive Metropolis, and
+do not depend on the surrogate. The mean accepted squared jumps of both kinds of
+steps decide how often to make a random-walk step.
 
 Sources: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm;
 Andrieu and Thoms (2008), Algorithm 4, for the scale by acceptance.
@@ -34,13 +34,13 @@ __all__ = [
   'start',
 ]
 
-_SCALE = 2.38  # Over sqrt(d): the best for a Gaussian.
+_SCALE = 2.38  # The best s for a Gaussian is 2.38 / sqrt(d).
 _ACCEPT_PROB = 0.234
-_RATE = 3.0  # log s moves by _RATE (step + _DELAY)^-_DECAY at most.
+_RATE = 3.0  # log s changes by at most _RATE (step + _DELAY)^-_DECAY.
 _DELAY = 10.0
 _DECAY = 0.6
-_LARGEST_SHARE = 0.9  # Some steps always follow, to see if f has improved.
-_SHARPNESS = 4.0  # Most steps are of the kind that earns more.
+_LARGEST_SHARE = 0.9  # Some steps always follow f, to see if f has improved.
+_SHARPNESS = 4.0  # Exponent of the jumps in the share.
 
 
 class Walk(
@@ -49,15 +49,15 @@ class Walk(
     ['share', 'step_size', 'factor_params', 'variances', 'earned', 'counts'],
   )
 ):
-  """The distribution of the walks, shared by chains.
+  """The distribution of random-walk steps, shared by chains.
 
   Attributes:
-    share: Probability that a step walks, [].
+    share: Probability of a random-walk step, [].
     step_size: s, [].
-    factor_params: Params of C, in the structure of the walks' preconditioner.
+    factor_params: Params of C, in the structure of `walk_preconditioner`.
     variances: Variances of the coordinates, the units of jumps, [d].
-    earned: Mean accepted squared jumps since the last fit, of steps that did
-      not walk and of steps that did, [2].
+    earned: Mean accepted squared jumps since the last fit, of steps that follow
+      the surrogate and of random-walk steps, [2].
     counts: Number of steps in each of these means, [2].
   """
 
@@ -65,11 +65,11 @@ class Walk(
 
 
 def start(share, step_size, noise, factor_params):
-  """Returns the walk before anything is learned.
+  """Returns the first `Walk`.
 
   Args:
     share: Float.
-    step_size: Float; by default the best for a Gaussian of covariance C C^T.
+    step_size: Float, or `None` for 2.38 / sqrt(d).
     noise: [chains..., d], of the dtype of the state.
     factor_params: Params of the first C.
   """
@@ -93,7 +93,7 @@ def propose(walk, preconditioner, x, noise):
 
 
 def adapt(walk, accept_prob, step):
-  """Returns the walk after a step that walked, which moves s.
+  """Returns the `Walk` with s adapted after a random-walk step.
 
   Args:
     walk: `Walk`.
@@ -107,7 +107,7 @@ def adapt(walk, accept_prob, step):
 
 
 def fit(walk, preconditioner, points, weights):
-  """Returns the walk with C fitted to past states, [n, d] and [n].
+  """Returns the `Walk` with C fitted to past states [n, d] and weights [n].
 
   Earlier jumps are forgotten.
   """
@@ -123,11 +123,11 @@ def fit(walk, preconditioner, points, weights):
 
 
 def earn(walk, has_walked, displacement, log_accept_ratio):
-  """Returns the walk with the jump of a step in its means.
+  """Returns the `Walk` with the jump of a step in its means.
 
   Args:
     walk: `Walk`.
-    has_walked: Whether the step walked, [] bool.
+    has_walked: Whether the step was a random-walk step, [] bool.
     displacement: y - x, [chains..., d].
     log_accept_ratio: [chains...].
   """
@@ -144,12 +144,12 @@ def earn(walk, has_walked, displacement, log_accept_ratio):
 
 
 def earned_share(walk, least):
-  """Returns the share of walks by the mean jumps of both kinds of steps, [].
+  """Returns the share of random-walk steps by the mean jumps, [].
 
-    share = w^4 / (w^4 + f^4),   at least `least`, at most 0.9
+    share = w^4 / (w^4 + q^4),   at least `least`, at most 0.9
 
-  Here w and f are the mean jumps of walks and of other steps. The share is 1/2
-  before both are known.
+  Here w and q are the mean jumps of random-walk steps and of other steps. The
+  share is 1/2 before both means are known.
   """
   follow, walked = tf.unstack(walk.earned)
   share = 1.0 / (1.0 + (follow / tf.maximum(walked, 1e-30)) ** _SHARPNESS)

@@ -31,9 +31,9 @@ def moments(points, point_weights):
 def sharpness(covariance, scores, point_weights):
   """Returns (Cov^-1 + E[score score^T]) / 2, [d, d], the local precision.
 
-  For a Gaussian both terms are its precision. For other targets the second, the
-  Fisher information, is larger. It measures the width of a curved ridge, and
-  the covariance measures its extent. A score of zero does no harm.
+  For a Gaussian both terms are its precision. For other targets the Fisher
+  information E[score score^T] is larger. On a curved ridge, it measures the
+  width, and the covariance measures the length. Scores may be zero.
   """
   fisher = tf.matmul(
     scores, point_weights[:, tf.newaxis] * scores, transpose_a=True

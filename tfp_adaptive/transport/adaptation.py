@@ -1,10 +1,9 @@
 """Fits a map to pairs of states and gradients that the chains have seen.
 
 Every step adds the states x of the chains, and the gradients g there, to a
-history of a fixed size that prefers later pairs. At times that grow by a
-factor, the map is fitted to the history by the least Fisher divergence. Fits
-run on the host, between two blocks of steps (`core.block_fits`), and make no
-target call.
+history of a fixed size that prefers later pairs. At steps that double, the map
+is fitted to the history by the least Fisher divergence. Fits run on the host,
+between two blocks of steps (`core.block_fits`), and make no target call.
 
 Source: the divergence is that of Seyboldt, Carlson and Carpenter (2026),
 https://arxiv.org/abs/2603.18845.
@@ -32,7 +31,7 @@ __all__ = ['FisherTransportAdaptation']
 _FIRST_FIT = 32  # Step of the first fit.
 _GROWTH = 2  # Factor between the steps of two fits.
 _LAST_FIT = 0.8  # Share of the adaptation before the last fit.
-_LAST_FIT_BEFORE_LENGTHS = 0.6  # The same if lengths are learned after it.
+_LAST_FIT_BEFORE_LENGTHS = 0.6  # The share if lengths are learned afterwards.
 _SALT = 11  # Separates draws of the history from those of the step.
 
 
@@ -77,7 +76,8 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
         that can be fitted.
       num_adaptation_steps: Steps that adapt, a non-negative int.
       target_accept_prob: Wanted mean acceptance, in (0, 1).
-      num_pairs: Pairs that are kept, [num_pairs, 2 d] numbers.
+      num_pairs: Number of pairs in the history, which has shape
+        [num_pairs, 2 d].
       name: Prefix of op names.
 
     Raises:
@@ -120,7 +120,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     return [fits.digest(), self.proposal.transport.fit]
 
   def bootstrap_results(self, init_state):
-    """Starts as the base class does, if the fits are promised."""
+    """Starts like the base class; raises an error if no fit is promised."""
     block_fits.check_promised(self)
     return super().bootstrap_results(init_state)
 
@@ -175,7 +175,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     rows, _, is_finite = self._states_and_gradients(state, inner)
     step_size = own.step_size
     if statistics.num_fits == 0:
-      # The fitted coordinates have scale 1, with steps of about d^(-1/4).
+      # In fitted coordinates the scale is 1, and steps of d^(-1/4) suit.
       step_size = tf.constant(int(rows.shape[-1]) ** -0.25, step_size.dtype)
     lengths = results.trajectory_length
     if lengths:

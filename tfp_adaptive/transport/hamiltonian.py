@@ -59,14 +59,14 @@ def transport_adaptive_hamiltonian(
   keep_momentum: bool = False,
   name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
-  """Builds HMC in the coordinates of a map f that is learned meanwhile.
+  """Builds HMC in the coordinates of a map f that is learned.
 
   A transport with a `fit`, such as `transports.conditional_gaussian()`, is
   fitted to pairs of states and gradients by the least Fisher divergence. Each
   step then draws its number of leapfrog steps. `tfpa.sample` makes the fits
-  between blocks of steps. `tfp.mcmc.sample_chain` makes none, so the kernel
-  refuses to start there; `tfpa.frozen(kernel, results)` runs there. Other
-  transports are learned by gradient, from trajectories of one length.
+  between blocks of steps. In `tfp.mcmc.sample_chain`, which makes no fits, the
+  kernel raises an error; use `tfpa.frozen(kernel, results)`. Other transports
+  are learned by gradient, from trajectories of one length.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable (twice for
@@ -79,23 +79,23 @@ def transport_adaptive_hamiltonian(
     transport: Form of f; `transports.real_nvp()` by default.
     criterion: What to maximize by gradient; by default the generalized speed
       measure with rule `'acceptance'`, because a transport has no tangent.
-    optimizer: How the params move, on their raw entries; Adam by default.
+    optimizer: Optimizer of the raw params; Adam by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1); 0.8 by default. For a
-      map learned by gradient it is the smallest wanted one, 0.67 by default.
+      map learned by gradient, the smallest wanted acceptance, 0.67 by default.
     hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
-      targets that are costly or cannot be differentiated twice; a fitted map
-      needs neither.
+      targets that are costly or cannot be differentiated twice; not used for a
+      fitted map.
     step_size: Step size in z; leave it to the adaptation.
     max_num_leapfrog_steps: Largest number that may be learned; 32 by default.
     keep_momentum: See `fisher_divergence_hamiltonian`; not for a map learned by
       gradient.
-    name: Prefix of op names.
+    name: Prefix of the names of bootstrap ops.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target or a part is of another kind.
+    TypeError: If the target or a part has the wrong type.
     ValueError: If a number is out of its range, missing or not needed, or the
       optimizer works on tangents.
 
@@ -164,8 +164,8 @@ class UncalibratedTransportedHamiltonian(
                 + log |det Df(z_L)| - log |det Df(z)|,    q_L = f(z_L)
 
   The state of the chain is q, because f may change between steps. One step
-  makes L gradient calls. It needs `MetropolisHastings` around it. For
-  f(z) = C z it is `UncalibratedPreconditionedHamiltonian`.
+  makes L gradient calls. Put `MetropolisHastings` around this kernel.
+  f(z) = C z gives `UncalibratedPreconditionedHamiltonian`.
   """
 
   uses_gradient = True
@@ -190,14 +190,14 @@ class UncalibratedTransportedHamiltonian(
       num_leapfrog_steps: L, a positive int, or a pair (fewest, most), from
         which every step draws one number for all chains. Pairs are for fitted
         transports, because a replay needs one length.
-      step_size: Step size in z; leave it to f.
+      step_size: Step size in z. The scale of f is learned instead.
       hessian_product: `'autodiff'` (exact, about three gradients each) or
         `'finite_difference'` (one gradient each), for the proposal's entropy.
       num_fixed_terms: Fewest terms of the series of log det.
       max_num_leapfrog_steps: Bound of a pair that an adaptation learns; `None`
         if L is not learned.
       experimental_shard_axis_names: Must be `None`: f needs the whole state.
-      name: Prefix of op names.
+      name: Prefix of the names of bootstrap ops.
 
     Raises:
       TypeError: If `transport` is not an `interfaces.Transport`.
@@ -234,7 +234,7 @@ class UncalibratedTransportedHamiltonian(
 
   @property
   def preconditioner(self):
-    """The params of f as the adaptation handles them, without tangents."""
+    """The params of f in the form that adaptations use, without tangents."""
     return map_params.as_learned(self.transport)
 
   def learned_at(self, results):
@@ -308,8 +308,8 @@ class UncalibratedTransportedHamiltonian(
     """Returns the step just taken as a function of the params of f.
 
     Gradients of the target along the trajectory are held constant, and f is
-    live. The energy error then needs no target call. The entropy adds N + 1
-    Hessian products at the trajectory's middle.
+    differentiated. The energy error then needs no target call. The entropy, a
+    series of N terms, adds N + 1 Hessian products at the middle.
     """
     xla_gradients.register()
     num_chain_dims = ps.rank(previous.target_log_prob)
@@ -327,7 +327,7 @@ class UncalibratedTransportedHamiltonian(
     estimated = self._estimate(
       previous, proposed, proposed_state, middle, kappa
     )
-    # For a chain that diverged, only the volume of f counts.
+    # For a chain that diverged, the entropy has only the volume of f.
     estimated = estimated and curvature.keep(is_finite, estimated)
 
     def transition(factor):
@@ -396,7 +396,7 @@ class UncalibratedMomentumTransportedHamiltonian(
 ):
   """Proposes from a given momentum in z, for a fitted map.
 
-  It needs `MomentumMetropolisHastings` around it.
+  Put `MomentumMetropolisHastings` around this kernel.
   """
 
 
@@ -407,7 +407,7 @@ _HAMILTONIANS = (
 
 
 def _keep_finite(proposed, log_accept_ratio):
-  """Returns whether chains did not diverge, and the step, 0 for the others.
+  """Returns which chains did not diverge, and the step, 0 for the others.
 
   A chain that diverged is replayed as a chain at rest in a flat target.
   """

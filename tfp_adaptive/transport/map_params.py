@@ -29,7 +29,7 @@ class Learned(NamedTuple):
 
 
 def as_learned(transport):
-  """Returns the params of a map; the operator is the map's scale."""
+  """Returns a `Learned` for a map; `operator` is the diagonal of its scales."""
   return Learned(
     name=transport.name,
     init=transport.init,

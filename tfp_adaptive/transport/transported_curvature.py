@@ -3,8 +3,8 @@
   D = -kappa s^2 K,   K the Hessian at z of U~(z) = U(f(z)) - log |det Df(z)|
   K = Df^T H Df + Hessian of phi,   phi(z) = -g . f(z) - log |det Df(z)|
 
-Here g is the gradient of log pi and H the Hessian of U at q = f(z). Both stay
-constant when f moves. All rows are [chains..., d].
+Here kappa = (L^2 - 1) / 6. g is the gradient of log pi and H the Hessian of U
+at q = f(z). g and H do not change with f. All rows are [chains..., d].
 
 Source: Hirt, Titsias and Dellaportas (2021), Appendix C,
 https://arxiv.org/abs/2110.14625.
@@ -24,7 +24,7 @@ _Scaling = collections.namedtuple('_Scaling', ['apply', 'apply_adjoint'])
 
 
 class Point(collections.namedtuple('Point', ['position', 'gradient'])):
-  """q and the gradient of log pi there, both constant, [chains..., d]."""
+  """q and the gradient of log pi at q, constants, [chains..., d]."""
 
   __slots__ = ()
 
@@ -44,8 +44,8 @@ def estimate(
     *drawn: N and its series, as in `log_det.estimate`.
 
   Returns:
-    A `log_det.LogDetEstimate`, whose `hessian_*` fields hold two rows joined:
-    the product with K, and after it H Df times the row.
+    A `log_det.LogDetEstimate`, whose `hessian_*` fields have two joined rows:
+    the product with K, and H Df times the row.
   """
   event_size = probe.shape[-1]
   z = bijector_fn().inverse(point.position)
@@ -80,8 +80,8 @@ def keep(is_finite, estimated):
 def log_jacobian(bijector_fn, point, estimated, kappa, step_size):
   """Returns log det(I + D) and the largest eigenvalue of D, by chain.
 
-  The values are those of the estimate. The gradients are those of y^T D e and
-  b^T D b, where D is a function of f.
+  The values are those of the estimate, with probe e, weighted y and eigenvector
+  u. The gradients are those of y^T D e and u^T D u, where D depends on f.
   """
   event_size = estimated.probe.shape[-1]
   left = step_size * tf.stack([estimated.weighted, estimated.eigenvector])
@@ -113,7 +113,7 @@ def log_jacobian(bijector_fn, point, estimated, kappa, step_size):
 
 def product(bijector_fn, hessian_product, z, gradient, rows, sizes):
   """Returns K rows and H Df rows at z; f is constant."""
-  # Df is the transpose of Df^T, which is linear in any row.
+  # Df^T row is linear in the row, and its derivative gives the product with Df.
   any_row = tf.zeros_like(rows)
   with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
     tape.watch([z, any_row])
@@ -148,7 +148,7 @@ def _slopes(bijector_fn, z, gradient, row):
   bijector = bijector_fn()
   with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
     tape.watch(z)
-    rows = tf.identity(z)  # The bijector has no cached inverse of it.
+    rows = tf.identity(z)  # The bijector has cached nothing for a new Tensor.
     position = bijector.forward(rows)
     phi = -tf.reduce_sum(gradient * position, axis=-1)
     phi -= bijector.forward_log_det_jacobian(rows, event_ndims=1)

@@ -151,9 +151,9 @@ def run(
 def replay(bijector_fn, trajectory, gradient, noise, step_size):
   """Returns the `End` as a function of f, with constant target gradients.
 
-  The arguments are those of `run`, with the start in `trajectory`. The path is
-  live: f moves the points at which it is differentiated. `End.log_prob` is the
-  last gradient times the position, with the derivative of the log target.
+  The arguments are those of `run`, with the start in `trajectory`. The points
+  of the path depend on f, too. `End.log_prob` is the last gradient times the
+  position, which has the derivative of the log target.
   """
   z, velocity, log_det_start = _start(
     bijector_fn, trajectory.start, gradient, noise, step_size
@@ -197,7 +197,7 @@ def _through(bijector_fn, z):
   The function is g -> Df^T g + grad log |det Df|.
   """
   bijector = bijector_fn()
-  # The bijector caches inverses by Tensor; a new Tensor has none.
+  # The bijector caches inverses by Tensor. A new Tensor has no cached inverse.
   z = tf.identity(z)
   with tf.GradientTape(watch_accessed_variables=False) as tape:
     tape.watch(z)

@@ -1,7 +1,7 @@
-"""One surrogate for the first fits, another for the later ones.
+"""One surrogate for the first fits, and another for later fits.
 
-Early in a run states lie anywhere, and a surrogate whose score decays is safer.
-Later a surrogate that is cheap to follow is better.
+Early in a run states may be far from the bulk of the target, and a surrogate
+whose score decays is safer. Later a surrogate of low cost is better.
 
 Source: Strathmann et al. (2015), section 5, https://arxiv.org/abs/1506.02564.
 """
@@ -19,7 +19,7 @@ __all__ = ['in_turn']
 
 
 class _Params(collections.namedtuple('_Params', ['num_fits', 'first', 'then'])):
-  """Fits so far, [] of the state's dtype, and the params of both."""
+  """Number of fits, [] of the state's dtype, and params of both surrogates."""
 
   __slots__ = ()
 
@@ -41,7 +41,7 @@ def in_turn(first, then, num_first_fits=2):
     An `interfaces.Surrogate`.
 
   Raises:
-    ValueError: If the two need histories of different size, or
+    ValueError: If the surrogates need histories of different sizes, or
       `num_first_fits` is no positive int.
 
   Example:
@@ -91,7 +91,7 @@ def in_turn(first, then, num_first_fits=2):
     return _Params(params.num_fits + 1.0, of_first, of_then)
 
   def current(name):
-    """Returns a function (params, *args), that of the current surrogate."""
+    """Returns a function that calls `name` of the current surrogate."""
     return lambda params, *args: tf.cond(
       params.num_fits <= num_first_fits,
       lambda: getattr(first, name)(params.first, *args),

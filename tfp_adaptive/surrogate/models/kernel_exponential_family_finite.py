@@ -2,7 +2,8 @@
 
   f(x) = sqrt(2 / m) sum_j c_j cos(w_j . v + u_j),   u_j ~ U(0, 2 pi)
 
-with w_j drawn from the spectral density of the kernel k(v, v'):
+in the coordinates v of `kernel_surrogate`. w_j are drawn from the spectral
+density of the kernel k(v, v'):
 
   exp(-|v - v'|^2)                   w ~ N(0, 2 I)
   (1 + |v - v'|^2 / shape)^-shape    w ~ N(0, 2 g I), g ~ Gamma(shape, shape)
@@ -26,7 +27,7 @@ from tfp_adaptive.surrogate.models import surrogate_frame
 
 __all__ = ['kernel_exponential_family_finite']
 
-_FEWEST_FEATURES = 128  # In the comparison of candidates.
+_FEWEST_FEATURES = 128  # Features in the comparison of candidates.
 
 
 class _Features(collections.namedtuple('_Features', ['frequencies', 'phases'])):
@@ -45,19 +46,19 @@ def kernel_exponential_family_finite(
 ):
   """Returns a surrogate of fixed size, the first one to try.
 
-  A fit costs n m^2 + m^3, and a score m d per chain, whatever the length of the
-  run. Cross-validation chooses bandwidth, metric, regularization and whether a
+  A fit costs n m^2 + m^3, and a score m d per chain, in runs of any length.
+  Cross-validation chooses bandwidth, metric, regularization and whether a
   Gaussian is the base of the density. Cosines do not decay, so that the score
-  is faded to zero outside of the draws.
+  is reduced to zero outside of the draws.
 
   Args:
     num_points: n, draws of the history that a fit uses, a positive int.
     num_features: m, a positive int.
     kernel: `'gaussian'`, or `'rational_quadratic'` for a mixture of bandwidths.
-    shape: Shape of the rational quadratic kernel, a positive int; 1 mixes
-      most.
+    shape: Shape of the rational quadratic kernel, a positive int. 1 gives the
+      widest mixture.
     online: Whether draws can be added to a fit by `update`, at m^2 d per draw.
-      The params then hold m^2 more numbers.
+      This adds m^2 numbers to the params.
 
   Returns:
     An `interfaces.Surrogate`.
@@ -154,7 +155,7 @@ def _slopes(data, maps, points):
 
 
 def _waves(data, maps, points):
-  """Returns B^T w and sqrt(2 / m) times cos and sin of the phases."""
+  """Returns B^T w, and sqrt(2 / m) times cos and sin of w_j . v + u_j."""
   frequencies = tf.matmul(maps, data.frequencies, transpose_a=True)
   cos, sin = trigonometry.cos_and_sin(
     tf.matmul(points, frequencies) + data.phases

@@ -1,13 +1,14 @@
 """Kernel exponential family in Gaussian kernels at draws.
 
-  f(x) = sum_j c_j exp(-|v - p_j|^2),   p_j the draws z_j in coordinates v = B z
+  f(x) = sum_j c_j exp(-|v - p_j|^2),   v = B z,   p_j = B z_j
 
-Let M = B^T B and u = M z. A kernel K_ij has the gradient -2 K_ij (u_i - u_j) in
-z, and its Laplacian is K_ij (4 |u_i - u_j|^2 - 2 tr M). The score decays,
-because all kernels do.
+with z from `kernel_surrogate` and draws z_j. Let M = B^T B and u = M z. At draw
+z_i, kernel j has the value K_ij = exp(-|v_i - p_j|^2), the gradient
+-2 K_ij (u_i - u_j) in z, and the Laplacian K_ij (4 |u_i - u_j|^2 - 2 tr M). The
+score decays, because all kernels decay.
 
-The centers p_j may be m of the n draws. The objective still counts all draws,
-and is minimized in the span of m kernels.
+The centers p_j may be m of the n draws. The objective still has all draws, and
+is minimized in the span of m kernels.
 
 Sources: Strathmann et al. (2015), section 4.2 and Proposition 1,
 https://arxiv.org/abs/1506.02564; for fewer centers, Sutherland et al. (2018),
@@ -27,12 +28,12 @@ from tfp_adaptive.surrogate.models import surrogate_frame
 
 __all__ = ['kernel_exponential_family_lite']
 
-_FEWEST_CENTERS = 128  # In the comparison of candidates.
+_FEWEST_CENTERS = 128  # Centers in the comparison of candidates.
 _REGULARIZATION = 1e-6  # Kernels at draws are far more alike than cosines.
 
 
 class _Centers(collections.namedtuple('_Centers', ['points', 'is_used'])):
-  """p, [k..., m, d], and 1 for rows that hold a draw, 0 for others, [m]."""
+  """Centers p_j, [k..., m, d], and 1 for rows with a draw, else 0, [m]."""
 
   __slots__ = ()
 
@@ -134,7 +135,7 @@ def _shrink(data):
 def _moments(data, maps, draws, base):
   """Returns G and h of the objective.
 
-  With a_ij = |u_i|^2 / 2 - u_i . u_j, the sum over dimensions in
+  With a_ij = |u_i|^2 / 2 - u_i . u_j, the inner product in
 
     G_jk = 4 sum_i w_i K_ij K_ik (u_i - u_j) . (u_i - u_k)
 

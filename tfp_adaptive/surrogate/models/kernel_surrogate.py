@@ -1,9 +1,10 @@
-"""A surrogate from basis functions: frame, fit, evaluation.
+"""A surrogate from basis functions psi_j.
 
   f(x) = sum_j c_j psi_j(B z) - z^T P z / 2,   z = C^-1 (x - center)
 
-B holds metric and bandwidth of the kernel, P the Gaussian base (or zero). Fits
-always run in float64, because their matrices are nearly singular.
+B is given by the metric and the bandwidth of the kernel, and P is the precision
+of the Gaussian base, or zero. Fits always run in float64, because their
+matrices are nearly singular.
 """
 
 import collections
@@ -29,7 +30,7 @@ class Params(
     defaults=[()],
   )
 ):
-  """What a kernel surrogate has learned.
+  """Params of a kernel surrogate.
 
   Attributes:
     frame: `surrogate_frame.Frame`.
@@ -37,7 +38,7 @@ class Params(
     precision: P, [d, d].
     coefficients: c, [m].
     data: Data of the basis functions, in coordinates v = B z.
-    choice: `score_matching.Choice`, [] each, where the next fit starts.
+    choice: `score_matching.Choice`, [] each, from which the next fit starts.
     sums: `score_matching.Sums`, always float64, if draws can be added; else
       empty.
   """
@@ -85,7 +86,7 @@ def build(name, num_points, basis, choice=FIRST_CHOICE, online=False):
 
 
 def _no_sums(size):
-  """Returns the sums before a fit, with a factor of zeros."""
+  """Returns `Sums` of zeros, for use before the first fit."""
   return score_matching.Sums(
     tf.zeros([size, size], tf.float64), tf.zeros([size], tf.float64)
   )
@@ -114,7 +115,7 @@ def _fit(basis, params, points, weights, online):
   dtype = points.dtype
   params = params._replace(sums=())
   params, points, weights = _cast((params, points, weights), tf.float64)
-  weights /= tf.reduce_sum(weights)  # Their sum is one in float64 too.
+  weights /= tf.reduce_sum(weights)  # The sum is then one in float64 too.
   scores = control_flow.in_stage(
     lambda x, params: _score(basis, params, x), points, params
   )
@@ -154,7 +155,7 @@ def _log_prob(basis, params, x):
 
 
 def _score(basis, params, x):
-  """Returns the gradient of f, faded outside of the draws, [..., d]."""
+  """Returns the gradient of f, reduced outside of the draws, [..., d]."""
   z = surrogate_frame.whiten(params.frame, x)
   v = surrogate_frame.multiply(z, params.map, transpose=True)
   gradient = basis.gradient(params.data, params.coefficients, v)

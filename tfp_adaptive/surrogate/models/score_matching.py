@@ -1,7 +1,11 @@
 """Score matching in a linear model, with cross-validated free parameters.
 
-The model is f(z) = sum_j c_j psi_j(B z) - a z^T P z / 2, in coordinates z in
-which the target has unit scale. Its objective (Hyvarinen, 2005)
+The model is
+
+  f(z) = sum_j c_j psi_j(B z) - a z^T P z / 2
+
+with a Gaussian base of precision P and weight a. The target has unit scale in
+the coordinates z. The objective (Hyvarinen, 2005)
 
   J(c) = sum_i w_i ( tr D^2 f(z_i) + |D f(z_i)|^2 / 2 )
 
@@ -49,8 +53,8 @@ _REGULARIZATIONS = (1e-9, 1.0)
 # Bandwidths that every fit tries in every metric, with and without base,
 # because early draws can mislead the search.
 _ANCHORS = (2.0, 32.0)
-# Regularization of the candidate that is the Gaussian base alone. Few draws,
-# such as those of one slow chain, support no more.
+# Regularization of the candidate that is the Gaussian base alone. With few
+# draws, such as those of one slow chain, it is the best.
 _NO_KERNEL = 1e12
 _LEAST_SUPPORT = 0.02  # Least weight a of the base.
 
@@ -58,9 +62,9 @@ _LEAST_SUPPORT = 0.02  # Least weight a of the base.
 class Basis(NamedTuple):
   """Basis functions psi_j(v) of unit bandwidth, at v = B z.
 
-  `data` is the structure that defines the functions. `at` returns it in
+  `data` is the structure that defines the functions. `at` returns `data` in
   coordinates v, with the leading dimensions [k...] of maps B [k..., d, d]. All
-  functions below `at` take it in this form.
+  functions below `at` take `data` in this form.
   """
 
   # (event_size, dtype, seed) -> data before any draw.
@@ -98,7 +102,7 @@ class Choice(
     bandwidth: sigma / d of the kernel exp(-|z|^2 / sigma).
     regularization: r in units of trace(G) / n.
     base_weight: a, 0 or the weight that held-out draws support, at most 1.
-    metric: Number of the metric, integral.
+    metric: Index of the metric, a whole number.
   """
 
   __slots__ = ()
@@ -111,7 +115,7 @@ class Draws(collections.namedtuple('Draws', ['points', 'weights'])):
 
 
 class Sums(collections.namedtuple('Sums', ['factor', 'moment'])):
-  """Cholesky factor of n (G + r I), [m, m], and n h, [m]: sums over draws."""
+  """Cholesky factor of n (G + r I), [m, m], and n h, [m], sums over draws."""
 
   __slots__ = ()
 
@@ -119,13 +123,13 @@ class Sums(collections.namedtuple('Sums', ['factor', 'moment'])):
 class Fitted(
   collections.namedtuple('Fitted', ['map', 'coefficients', 'choice', 'sums'])
 ):
-  """B [d, d], c [m], the `Choice` that led to them, and their `Sums`."""
+  """B [d, d], c [m], the best `Choice` and its `Sums`."""
 
   __slots__ = ()
 
 
 def choose(basis, data, draws, base, metrics, choice):
-  """Fits the best neighbor of `choice` among all metrics.
+  """Fits the best candidate: all metrics, params next to those of `choice`.
 
   Args:
     basis: `Basis`.
@@ -182,8 +186,8 @@ def choose(basis, data, draws, base, metrics, choice):
 def add(basis, params, points):
   """Returns coefficients and `Sums` of a fit with draws [b, d] added.
 
-  Bandwidth, metric, frame and r n stay those of the fit, so that the factor
-  changes by b d columns only. Rows that are not finite are left out.
+  Bandwidth, metric, frame and r n do not change, so that the factor is updated
+  by b d columns. Rows that are not finite are left out.
 
   Args:
     basis: `Basis` with `features`.
@@ -194,7 +198,7 @@ def add(basis, params, points):
   points = tf.where(is_finite, points, 0.0)
   is_finite = tf.cast(is_finite, points.dtype)
   slopes, laplacians = basis.features(params.data, params.map, points)
-  # P z along the slopes; this P includes the weight a of the base.
+  # `params.precision` is a P.
   along = tf.linalg.matvec(
     slopes, tf.matmul(points, params.precision), transpose_a=True
   )
@@ -235,9 +239,9 @@ def _back_substitute(factor, rhs):
 
 
 def _cross_validate(basis, maps, data, choices, draws, base, held_out):
-  """Returns J of every candidate on draws that it was not fitted to, [k].
+  """Returns J of every candidate on held-out draws, [k].
 
-  They follow from sums over the folds, because J of a fold is quadratic in c.
+  It follows from sums over the folds, because J of a fold is quadratic in c.
   """
   shape = ps.shape(draws.points)
   fold = Draws(
@@ -264,9 +268,8 @@ def _cross_validate(basis, maps, data, choices, draws, base, held_out):
 def _held_out_base(draws):
   """Returns (q, t), [] each, of J = a^2 q / 2 - a t of the Gaussian base.
 
-  The base is -a z^T P z / 2, where P is not fitted to the fold that judges it.
-  Draws of one slow chain are worth few independent draws, and on its own draws
-  every Gaussian looks right.
+  The base is -a z^T P z / 2. On each fold, P is fitted to the other folds,
+  because on its own draws every Gaussian has a good J.
   """
   size = ps.shape(draws.points)[-1]
   points = tf.reshape(draws.points, [_NUM_FOLDS, -1, size])
@@ -295,8 +298,8 @@ def _base_score(choices, draws, base):
 def _supported_weight(held_out):
   """Returns the weight of the base that the held-out draws support, [].
 
-  It minimizes J over a. It is below one if draws are few, or if their chain has
-  not seen the whole target.
+  It minimizes J over a. It is below one if draws are few, or if the chain has
+  not visited the whole target.
   """
   square, trace = held_out
   weight = tf.clip_by_value(trace / square, _LEAST_SUPPORT, 1.0)
@@ -304,17 +307,17 @@ def _supported_weight(held_out):
 
 
 def _candidates(metrics, choice, held_out, regularization):
-  """Returns maps [k, d, d] and `Choice` of [k]: two grids through `choice`.
+  """Returns maps [k, d, d] and `Choice` of [k], in two grids.
 
-  One grid is over bandwidth and regularization, the other over metrics and
-  bases. A full grid would be expensive, and later fits continue the search. A
-  base has the weight that `held_out`, from `_held_out_base`, supports.
+  One grid is over bandwidth and regularization around `choice`, the other over
+  metrics and bases. A full grid would be expensive, and later fits continue the
+  search. `held_out`, from `_held_out_base`, gives the weight of a base.
   """
   dtype = metrics.dtype
   size = tf.cast(ps.shape(metrics)[-1], dtype)
   num_metrics = ps.shape(metrics)[0]
   support = _supported_weight(held_out)
-  # The base alone says nothing about a kernel, so the search starts again.
+  # If the last choice was the base alone, the search starts again.
   is_alone = choice.regularization > _REGULARIZATIONS[1]
   anchor = tf.constant(regularization, dtype)
   start = tf.where(is_alone, anchor, choice.regularization)
@@ -359,8 +362,8 @@ def _candidates(metrics, choice, held_out, regularization):
 def _at_most(draws):
   """Returns draws of equal weights for the comparison of candidates.
 
-  Folds are blocks of these draws, because neighbors in the history are
-  neighbors in time and alike.
+  Folds are blocks of these draws, because neighbors in the history are also
+  neighbors in a chain.
   """
   num_points = ps.minimum(ps.shape(draws.points)[0], _MAX_POINTS)
   num_points -= num_points % _NUM_FOLDS

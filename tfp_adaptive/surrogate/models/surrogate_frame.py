@@ -1,9 +1,9 @@
 """Coordinates of a surrogate, in which its draws have mean 0 and unit scale.
 
-  z = C^-1 (x - center),   C C^T = sharpness^-1
+  z = C^-1 (x - center),   C C^T = sharpness^-1 (`weighted_points.sharpness`)
 
-The score fades as (reach / r^2)^2 where the squared distance r^2 from the
-center exceeds `reach`, beyond the farthest draw.
+If the squared distance r^2 from the center exceeds `reach`, beyond the farthest
+draw, the score is multiplied by (reach / r^2)^2.
 """
 
 import collections
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _MARGIN = 1.5  # Reach, in units of the squared distance of the farthest draw.
-_LEAST_SPREAD = 1e-3  # Least such distance; the mean is about the dimension.
+_LEAST_SPREAD = 1e-3  # Least squared distance of the farthest draw.
 
 
 class Frame(
@@ -34,14 +34,14 @@ class Frame(
     'Frame', ['center', 'inverse_factor', 'whitener', 'reach']
   )
 ):
-  """The place and the scale of the draws.
+  """Center and scale of the draws.
 
   Attributes:
     center: Mean of the draws, [d].
     inverse_factor: C^-1, [d, d].
-    whitener: Inverse Cholesky factor of their covariance, [d, d], in which
-      distances r are measured.
-    reach: Squared distance from which the score fades, [].
+    whitener: Inverse Cholesky factor of the draws' covariance, [d, d]. It gives
+      the distances r.
+    reach: Largest r^2 at which the score is not reduced, [].
   """
 
   __slots__ = ()
@@ -64,11 +64,11 @@ def from_draws(points, weights, scores):
   Args:
     points: [n, d].
     weights: [n].
-    scores: Scores at the points as far as they are known, [n, d].
+    scores: Scores of the last fit at the points, [n, d].
 
   Returns:
     `Frame`, with reach NaN if the draws are one point; P of the Gaussian base
-    in its coordinates, [d, d]; and lower-triangular factors of metrics,
+    in coordinates z, [d, d]; and lower-triangular factors of metrics,
     [3, d, d]. The metrics are those of the coordinates z, of the covariance,
     and of x up to a scale.
   """
@@ -83,7 +83,7 @@ def from_draws(points, weights, scores):
   whitened = tf.matmul(points - mean, whitener, transpose_b=True)
   distances = tf.where(weights > 0.0, tf.reduce_sum(whitened**2, axis=-1), 0.0)
   farthest = tf.reduce_max(distances)
-  # Draws that are one point up to rounding give NaN, a failed fit.
+  # If all draws are one point up to rounding, NaN makes the fit fail.
   reach = tf.where(farthest > _LEAST_SPREAD, _MARGIN * farthest, np.nan)
   frame = Frame(mean, inverse_factor, whitener, reach)
   seen = tf.matmul(

@@ -1,6 +1,7 @@
-"""Conditional Gaussians: given a few drivers, the rest is normal.
+"""Conditional Gaussians: normal given a few coordinates, the drivers.
 
-w = (x - m) / e by coordinate, u = w_D are k drivers, and R is the rest:
+Let w = (x - m) / e by coordinate, D the indices of k drivers, u = w_D, and R
+the other indices:
 
     w_R = P(u)^-1 h(u) + L(u)^-T y_R,   w_D = y_D,   P = L L^T,   y = C z,
     P(u) = sum_t exp(b_t.u) P_t,
@@ -18,10 +19,10 @@ there. If the rest is normal given the drivers, every pair has
     g_R = h(u) - P(u) w_R.
 
 Linear regressions then find the terms without noise, even if chains have not
-seen the whole posterior. They leave the marginal density of the drivers.
-Drivers and exponents are those with the least loss on held-out pairs. Then C
-has the least Fisher divergence in y. `fits.conditional` and `fits.search` do
-this in NumPy, between blocks of steps.
+visited the whole posterior. Drivers and exponents are those with the least loss
+on held-out pairs. Then C is fitted to y by the least Fisher divergence.
+`fits.conditional` and `fits.search` make these fits in NumPy, between blocks of
+steps.
 
 Source: the divergence is that of Seyboldt, Carlson and Carpenter (2026),
 https://arxiv.org/abs/2603.18845.
@@ -79,11 +80,11 @@ def conditional_gaussian(
       coordinates, such as log scales and means of a hierarchy, the others are
       nearly normal. By default drivers are found on held-out pairs.
     num_drivers: Largest number of drivers that are found.
-    structure: Structure of the others' precision given the drivers:
+    structure: Structure of the precision P of the other coordinates:
       `'diagonal'`, or `'tridiagonal'` for a path in time, whose neighbors in
       the flattened state depend on each other and have one unit.
-    bent: Whether means of the others also follow products of two drivers (Q),
-      for ridges like a parabola. This needs more pairs.
+    bent: Whether means also depend on products of two drivers (Q), for ridges
+      like a parabola. This needs more pairs.
     exponents: Exponents of the terms of `drivers`, a float for each, per unit
       of the driver: -2 for the log scale of a normal prior, 0 for a mean. By
       default they are found. If drivers and exponents are given, nothing is
@@ -97,9 +98,9 @@ def conditional_gaussian(
     An `interfaces.Transport`, to be fitted to pairs.
 
   Raises:
-    ValueError: If drivers are no ints or repeat themselves, exponents are not
-      as many floats, or the structure is unknown. At the start of a kernel, if
-      drivers are not coordinates of the state or leave no other.
+    ValueError: If drivers are not different ints, exponents are not one float
+      for each driver, or the structure is unknown. At the start of a kernel, if
+      drivers are not coordinates of the state or leave no other coordinate.
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
@@ -139,7 +140,7 @@ def conditional_gaussian(
         inside, start, *(tf.constant(rows, dtype) for rows in pairs)
       )
 
-    # A structure with a closed form of both spreads is dense, its params C.
+    # A structure with a `fisher_factor` is dense, and its params are C.
     is_dense = inside.fisher_factor is not None
     found = np.array(drivers_lib.first(size, given, num_drivers)), exponents
     if exponents is None:
@@ -179,7 +180,7 @@ class _ConditionalGaussian(tfb.Bijector):
     return self._map(x)[1] + self._operator.log_abs_determinant()
 
   def _map(self, x):
-    """Returns f(x), and log |det| without that of C, for any batch shape."""
+    """Returns f(x), and log |det Df| - log |det C|, for any batch shape."""
     shape = ps.shape(x)
     rows = scale_factor.apply(
       self._operator, tf.reshape(x, ps.stack([-1, shape[-1]]))

@@ -1,4 +1,4 @@
-"""Arguments of maps in which some coordinates, the drivers, move the rest."""
+"""Checks the arguments of `conditional_gaussian`."""
 
 import operator
 
@@ -34,7 +34,7 @@ def as_indices(drivers, num_drivers):
 
 
 def as_exponents(exponents, drivers):
-  """Returns one float for each of the given drivers, or `None` as given."""
+  """Returns one float for each of the given drivers, or `None` if not given."""
   if exponents is None:
     return None
   try:

@@ -32,8 +32,9 @@ class Natural(
   Attributes:
     mean: m, [d].
     log_scale: l, [d].
-    drivers: D, [k] int32; -1 for a place without a driver.
-    exponents: b, [T, k]; zero for the first term, which drivers' rows have.
+    drivers: D, [k] int32; -1 if there are fewer drivers.
+    exponents: b, [T, k]; zero for the first term. The rows of drivers have only
+      the first term.
     offset: h, [T, d].
     slope: H, [T, d, k], slopes in the drivers. If bent, [T, d, k + k (k + 1) /
       2], with slopes in products of two drivers, which only the first term has.
@@ -71,7 +72,7 @@ def of_scale(size, drivers, scale, is_path, is_bent=False):
 
 
 def forward(natural, rows):
-  """Returns x of y, rows [n, d], and log |det| of its derivative, [n]."""
+  """Returns x of y, rows [n, d], and log |det dx / dy|, [n]."""
   given = _factor(natural, _drivers(rows, natural))
   return _from_normal(natural, given, rows)
 
@@ -88,7 +89,7 @@ def _deviations(natural, states):
 
 
 def _from_normal(natural, given, rows):
-  """Returns x of y and log |det|, given L(u) and L(u)^-1 h(u)."""
+  """Returns x of y and log |det dx / dy|, given L(u) and L(u)^-1 h(u)."""
   lower, pull = given
   if not natural.edge.shape[-1]:
     deviations, diagonal = (rows + pull) / lower, lower
@@ -149,7 +150,7 @@ def _factor(natural, distances):
     return tf.sqrt(slack), pull * tf.math.rsqrt(slack)
   edge = tf.matmul(weights, natural.edge)
   size = tf.abs(edge)
-  # If terms have edges of both signs, the part that cancels is on the diagonal.
+  # If edges of both signs cancel in part, this part is added to the diagonal.
   spare = tf.matmul(weights, tf.abs(natural.edge)) - size
   spare = tf.maximum(spare, 0.0)
   before = tf.concat([tf.zeros_like(spare[:, :1]), spare[:, :-1]], axis=-1)

@@ -1,4 +1,4 @@
-"""RealNVP: affine coupling layers with a bounded scale, times a scale.
+"""RealNVP: affine coupling layers with bounded factors, times a scale.
 
   (a, b) -> (a, b g(s(a)) + t(a)),   then the same with a and b exchanged
 
@@ -31,9 +31,9 @@ def real_nvp(num_pairs=1, hidden_sizes=(50, 50), init_scale=None, seed=0):
   """Builds a RealNVP that starts as the identity times a scale.
 
   The first layer of a pair shifts and scales the second half b of coordinates
-  by functions of the first half a. The second layer moves a by functions of b.
-  g is a sigmoid onto (1/2, 2), and s, t are the outputs of one network per
-  layer. Further pairs work on coordinates in another order, fixed at random.
+  by functions of the first half a. The second layer shifts and scales a by
+  functions of b. g is a sigmoid onto (1/2, 2), and s, t are the outputs of one
+  network per layer. Further pairs have the coordinates in a random order.
   The last layer of each network starts at zero.
 
   Args:
@@ -97,14 +97,14 @@ def _num_first(event_size):
 
 
 def _init_layer(num_inputs, num_outputs, hidden_sizes, dtype, seed):
-  """Returns ((weights, bias), ...) of one network; it returns zeros."""
+  """Returns ((weights, bias), ...) of a network whose outputs are zero."""
   sizes = (num_inputs, *hidden_sizes)
   layers = []
   for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:])):
     draw = random.normal(
       [fan_in, fan_out], dtype, random.fold_in(random.sanitize(seed), i)
     )
-    # Products keep their variance, forward and backward, on average.
+    # Glorot initialization.
     weights = draw * (2.0 / (fan_in + fan_out)) ** 0.5
     layers.append((weights, tf.zeros([fan_out], dtype)))
   last = tf.zeros([sizes[-1], 2 * num_outputs], dtype)
@@ -127,7 +127,7 @@ class _RealNVP(tfb.Bijector):
     super().__init__(forward_min_event_ndims=1, name='real_nvp')
 
   def _pass(self, rows):
-    """Returns the mapped rows and log det; the networks run once per rows."""
+    """Returns mapped rows and log det; the result is cached for each Tensor."""
     if id(rows) not in self._passed:
       mapped, log_det = rows, 0.0
       for k, order in enumerate(self._orders):
@@ -157,7 +157,7 @@ class _RealNVP(tfb.Bijector):
 
 
 def _halves(rows, order):
-  """Returns the two halves of the coordinates, in the order if there is one."""
+  """Returns the two halves of the coordinates, in the given order if any."""
   if order is not None:
     rows = tf.gather(rows, order, axis=-1)
   num_first = _num_first(rows.shape[-1])
@@ -170,7 +170,7 @@ def _join(halves, order):
 
 
 def _orders(event_size, num_pairs, seed):
-  """Returns an order per pair; the first pair takes the coordinates' own."""
+  """Returns an order of the coordinates per pair, `None` for the first pair."""
   return (None,) + tuple(
     np.random.default_rng([seed, pair]).permutation(event_size)
     for pair in range(1, num_pairs)

@@ -17,8 +17,8 @@ __all__ = ['ScaledParams', 'scaled']
 
 tfb = tfp.bijectors
 
-# Scales are learned this much faster than weights. An optimizer moves all
-# entries at one rate, and so a log scale by ten times that rate.
+# An optimizer changes all params at one rate. A log scale is ten times its
+# param, so that scales are learned ten times faster than weights.
 _GAIN = 10.0
 
 
@@ -44,8 +44,8 @@ def scaled(init_network, network, name='scaled', init_scale=None):
 
   Args:
     init_network: Function (event_size, dtype) -> params of the network, a
-      structure of Tensors. The map should start as the identity, or near it.
-      It must return the same numbers at every call: draw with a fixed seed.
+      structure of Tensors. The map should start close to the identity. The
+      function must return the same numbers at every call: use a fixed seed.
     network: Function (params) -> a new `tfp.bijectors.Bijector` of rows
       [..., event_size], twice differentiable: no ReLU.
     name: Name of the transport.
