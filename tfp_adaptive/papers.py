@@ -77,8 +77,8 @@ def gadrwm(
   """Builds gadRWM of Titsias and Dellaportas (2019), Tables 1 to 6.
 
   It is Algorithm 1 with the proposal of section 2.2. Here the weight beta of
-  the entropy moves before the factor, and in the paper after it. At these rates
-  this makes no visible difference.
+  the entropy is updated before the factor, and in the paper afterwards. At
+  these rates this makes no visible difference.
 
   Args:
     target_log_prob_fn: See `gradient_adaptive_random_walk`.
@@ -93,7 +93,7 @@ def gadrwm(
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target or a part is of another kind.
+    TypeError: If the target or a part has the wrong type.
     ValueError: If a number is out of its range.
 
   Example:
@@ -126,8 +126,8 @@ def gadmala(
   """Builds gadMALAf, gadMALAe of Titsias and Dellaportas (2019), Tables 1 to 7.
 
   It is Algorithm 1 with the proposal of section 2.3. Here the weight beta of
-  the entropy moves before the factor, and in the paper after it. At these rates
-  this makes no visible difference.
+  the entropy is updated before the factor, and in the paper afterwards. At
+  these rates this makes no visible difference.
 
   Args:
     target_log_prob_fn: See `gradient_adaptive_langevin`.
@@ -141,13 +141,13 @@ def gadmala(
     preconditioner: L; by default dense. It starts at (0.1 / sqrt(d)) I, and its
       diagonal is at least 1e-3 as in the authors' code.
     criterion: The generalized speed measure by default.
-    short_step_share: Share of shorter steps, of which the paper has none.
+    short_step_share: Share of shorter steps, 0 in the paper.
 
   Returns:
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target or a part is of another kind.
+    TypeError: If the target or a part has the wrong type.
     ValueError: If a number is out of its range.
 
   Example:
@@ -175,13 +175,13 @@ def adaptive_metropolis(
   target_accept_prob: float = 0.25,
   target_is_stochastic: bool = False,
 ) -> tfp.mcmc.TransitionKernel:
-  """Builds AM, the rival in Tables 1 to 6 of Titsias and Dellaportas (2019).
+  """Builds AM, the baseline in Tables 1 to 6 of Titsias and Dellaportas (2019).
 
-  The factor moves as supplement B prints it, L <- L + rho L [w w^T - I]_lower
-  with w = L^-1 (x - mu). The rate rho = 5e-4 / (1 + 4 t /
+  The factor moves as in supplement B, L <- L + rho L [w w^T - I]_lower with
+  w = L^-1 (x - mu) and the running mean mu. The rate rho = 5e-4 / (1 + 4 t /
   num_adaptation_steps) and the scale s of the noise are those of the authors'
-  code. The paper prints twice that rate and no s. Here mu moves after the
-  factor, and in their code before it.
+  code. The paper prints twice that rate and no s. Here mu is updated after the
+  factor, and in the authors' code before the factor.
 
   Args:
     target_log_prob_fn: See `tfpa.adaptive_metropolis`.
@@ -193,7 +193,7 @@ def adaptive_metropolis(
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target is of another kind.
+    TypeError: If the target has the wrong type.
     ValueError: If a number is out of its range.
 
   Example:
@@ -203,7 +203,7 @@ def adaptive_metropolis(
   """
   own = _dense_factor()
 
-  # The library's own move takes entries below the diagonal twice as far.
+  # The library's move changes entries below the diagonal by twice as much.
   def move(factor, tangent):
     lower = tf.linalg.band_part(tangent, -1, 0)
     return own.project(factor + tf.matmul(factor, lower))
@@ -237,11 +237,11 @@ def entropy_hmc(
   """Builds GSM HMC of Hirt, Titsias and Dellaportas (2021), Tables 1 and 2.
 
   It is Algorithm 1 with equations (13) and (15). As in the authors' code, the
-  first n_0 = 3 terms of the series are always there, and gamma moves in
-  proportion to itself. Their code has more that is not here: clipped gradients,
-  a random first factor, no momentum of Adam for stochastic volatility, and a
-  wanted acceptance of 0.65. Above delta + 1 the penalty grows with slope 2,
-  where the paper and their code have 1.
+  first n_0 = 3 terms of the series are always computed, and the weight gamma of
+  the penalty changes in proportion to gamma. The authors' code differs in
+  clipped gradients, a random first factor, no momentum of Adam for stochastic
+  volatility, and a wanted acceptance of 0.65. Above delta + 1 the penalty has
+  slope 2, and slope 1 in the paper and in the authors' code.
 
   Args:
     target_log_prob_fn: See `entropy_adaptive_hamiltonian`.
@@ -263,7 +263,7 @@ def entropy_hmc(
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target or a part is of another kind.
+    TypeError: If the target or a part has the wrong type.
     ValueError: If a number is out of its range.
 
   Example:
@@ -310,10 +310,10 @@ def kmc(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds kernel HMC of Strathmann et al. (2015), Algorithm 1, section 5.
 
-  Momenta have unit scale, step sizes are drawn from [0.01, 0.1], leapfrog steps
-  from 1 to 10, and no step walks at random. Here fits follow a geometric
-  schedule and end with the adaptation. The paper refits forever, with a falling
-  probability a_t.
+  Momenta have unit scale, step sizes are drawn from [0.01, 0.1] and leapfrog
+  steps from 1 to 10, and there are no random-walk steps. Here fits follow a
+  geometric schedule and end with the adaptation. The paper refits forever, with
+  a falling probability a_t.
 
   Args:
     target_log_prob_fn: See `kernel_hamiltonian`.
@@ -329,7 +329,7 @@ def kmc(
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the target or the surrogate is of another kind.
+    TypeError: If the target or the surrogate has the wrong type.
     ValueError: If a number is out of its range.
 
   Example:
@@ -367,7 +367,7 @@ def mgrad(
 
   It is Algorithm 3 of the supplement, with two products with the prior's basis
   instead of the paper's three. The paper tunes delta to an acceptance of 50 to
-  60 % and does not say how. Here dual averaging tunes it.
+  60 % and does not say how. Here dual averaging tunes delta.
 
   Args:
     log_likelihood_fn: See `marginal_gradient`.
@@ -379,7 +379,7 @@ def mgrad(
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the likelihood or the prior is of another kind.
+    TypeError: If the likelihood or the prior has the wrong type.
     ValueError: If a number is out of its range.
 
   Example:
@@ -422,7 +422,7 @@ def agrad(
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the likelihood or the prior is of another kind.
+    TypeError: If the likelihood or the prior has the wrong type.
     ValueError: If a number is out of its range.
 
   Example:
@@ -451,9 +451,9 @@ def pcnl(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds pCNL of Titsias and Papaspiliopoulos (2018), equations (2) and (3).
 
-  In the paper, k of equation (3) lacks the term in y . grad f(y). It is added
-  here, because without it the sampler would not leave the posterior invariant.
-  Here dual averaging tunes delta.
+  In the paper, k of equation (3) lacks the term in y . grad f(y). The term is
+  added here, because the posterior would otherwise not be invariant. Dual
+  averaging tunes delta.
 
   Args:
     log_likelihood_fn: See `crank_nicolson`.
@@ -465,7 +465,7 @@ def pcnl(
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the likelihood or the prior is of another kind.
+    TypeError: If the likelihood or the prior has the wrong type.
     ValueError: If a number is out of its range.
 
   Example:
@@ -507,7 +507,7 @@ def pcn(
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
-    TypeError: If the likelihood or the prior is of another kind.
+    TypeError: If the likelihood or the prior has the wrong type.
     ValueError: If a number is out of its range.
 
   Example:

@@ -38,7 +38,7 @@ class GaussianPrior(NamedTuple):
   params: Any
   # (params, x) -> coordinates s of x, rows [chains..., d].
   to_coordinates: Callable[[Any, Any], Any]
-  # (params, s) -> x, the inverse.
+  # (params, s) -> x, the inverse of to_coordinates.
   from_coordinates: Callable[[Any, Any], Any]
   # (params, g) -> coordinates of a gradient in x: adjoint of from_coordinates
   # without the mean, so that (x - mean) . g = s . pull(g).
@@ -47,8 +47,8 @@ class GaussianPrior(NamedTuple):
   covariance: Callable[[Any], 'Covariance']
   # (params, variance) -> Smoother in these coordinates, variance [] positive.
   smoother: Callable[[Any, Any], 'Smoother']
-  # (state [chains..., event_shape...]) -> the part that the likelihood sees;
-  # None for the whole state.
+  # (state [chains..., event_shape...]) -> the argument of the likelihood; None
+  # for the whole state.
   restrict: Callable[[Any], Any] | None = None
   # Whether C has no inverse, to working precision.
   is_singular: bool = False
@@ -95,7 +95,7 @@ class Smoother(NamedTuple):
 class Surrogate(NamedTuple):
   """A log density that is learned from draws alone, by score matching.
 
-  `params` are a structure of Tensors without chain dimensions, and hold all
+  `params` are a structure of Tensors without chain dimensions, with everything
   that is learned, also bandwidth, regularization and metric. Rows are
   [chains..., d], and draws [n, d]. Weights of draws, [n], are not negative,
   have sum one, and are zero for rows without a draw.
@@ -107,15 +107,15 @@ class Surrogate(NamedTuple):
   # (event_size, dtype, seed) -> params before a fit, whose score is zero.
   init: Callable[..., Any]
   # (params, points, weights, seed) -> params, fitted to the draws from scratch.
-  # Bandwidth and regularization are chosen by cross-validation, around those
-  # in `params`. Params with a non-finite entry mean that the fit failed.
+  # Cross-validation chooses bandwidth and regularization, around the values in
+  # `params`. Params with a non-finite entry mean that the fit failed.
   fit: Callable[..., Any]
   # (params, x) -> log density up to a constant, [chains...].
   log_prob: Callable[[Any, Any], Any]
-  # (params, x) -> the field that drives trajectories, [chains..., d]: the
-  # gradient of `log_prob` where there are draws, fading to zero far away.
+  # (params, x) -> the force on trajectories, [chains..., d]: the gradient of
+  # `log_prob` in the region of the draws, and zero far away.
   score: Callable[[Any, Any], Any]
-  # (params, x) -> bool [chains...]: whether x lies among the draws.
+  # (params, x) -> bool [chains...]: whether x is in the region of the draws.
   is_inside: Callable[[Any, Any], Any]
   # (params, rows [b, d]) -> params with draws added, at a cost that does not
   # depend on the number of earlier draws; None if only `fit` learns.
@@ -131,8 +131,8 @@ class Transport(NamedTuple):
   """An invertible map f with params, instead of the linear map C.
 
   The sampler moves z = f^-1(q) with identity mass, and returns q. `params` are
-  a structure of Tensors shared by all chains. They have no tangent. They are
-  fitted to pairs, or optimizers work on the raw params.
+  a structure of Tensors shared by all chains. The params have no tangent. They
+  are fitted to pairs, or learned by an optimizer on raw params.
   """
 
   name: str
@@ -169,14 +169,14 @@ class Cost(NamedTuple):
   # Products of the target's Hessian with a vector. The value and gradient that
   # such a product differentiates are not counted again.
   hessian_vector: float = 0
-  # Products of a vector with C, its transpose or its inverse, for any structure
-  # and with those of backpropagation. For priors, changes between the state and
-  # the prior's coordinates. Moves of the params are shared by all chains and
-  # not counted. None if unknown.
+  # Products of a vector with C, C^T or C^-1, for any structure, including
+  # backpropagation. For priors, changes between the state and the prior's
+  # coordinates. Moves of the params are shared by all chains and not counted.
+  # None if unknown.
   matrix_product: float | None = None
 
   def plus(self, other: 'Cost') -> 'Cost':
-    """Returns the sum; a field that one of them does not know is unknown."""
+    """Returns the sum; a product count is `None` if either is `None`."""
     products: float | None = None
     if self.matrix_product is not None and other.matrix_product is not None:
       products = self.matrix_product + other.matrix_product

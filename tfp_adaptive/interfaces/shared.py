@@ -1,8 +1,8 @@
 """The contracts that all families share: the first file to read.
 
 A *kernel* is a class, because TFP's contract is a class. A *part* is a
-NamedTuple of pure functions, returned by a snake_case factory. What evolves is
-a Tensor in the kernel results; a part holds constants only.
+NamedTuple of pure functions, returned by a snake_case factory. Values that
+change are Tensors in the kernel results; a part has constants only.
 
 One adapting step, as data (B chains, d = event size):
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class Proposal(Protocol):
-  """An uncalibrated kernel: what adaptations ask beyond TFP's contract.
+  """An uncalibrated kernel, with what adaptations need beyond TFP's contract.
 
   Its results are a namedtuple of plain Tensors with at least these fields:
   `target_log_prob` and `log_acceptance_correction` = log q(x|y) - log q(y|x),
@@ -48,7 +48,8 @@ class Proposal(Protocol):
   """
 
   # The structure of C. Proposals along a surrogate also have a `surrogate`.
-  # Proposals with a map have a `transport`, and here params without a tangent.
+  # Proposals with a map also have a `transport`. Their `preconditioner` then
+  # wraps the map's params, which have no tangent.
   preconditioner: 'Preconditioner'
   # Whether a step evaluates the gradient at the proposal.
   uses_gradient: bool = False
@@ -89,9 +90,8 @@ class Preconditioner(NamedTuple):
   `params` are the raw entries of C or of its inverse factor, shared by all
   chains: a Tensor or a tuple of Tensors, without chain dimensions. A `tangent`
   has the structure of `params` and moves C to C (I + E), where E is linear in
-  the tangent. Each structure takes the coordinates in which its move is simple:
-  the entries of E (diagonal, dense), or a change of the entries of C^-1
-  (banded).
+  the tangent. A tangent has the entries of E (diagonal, dense), or a change of
+  the entries of C^-1 (banded), or is defined by the structure.
   """
 
   name: str
@@ -106,7 +106,7 @@ class Preconditioner(NamedTuple):
   # (params) -> gradient of log |det C (I + E)| with respect to the tangent.
   log_det_gradient: Callable[[Any], Any]
   # (params, grads) -> derivative in the log scale of C, [], from the gradient
-  # with respect to the tangent; for E itself, its trace.
+  # with respect to the tangent; the trace of `grads` if the tangent is E.
   slope: Callable[[Any, Any], Any]
   # (params, tangent) -> params after a natural gradient step. The tangent is
   # half the gradient, because C C^T moves by twice E. The step is invariant to
@@ -167,7 +167,7 @@ class Transition(NamedTuple):
   # Entropy of the proposal up to a constant, [] or [chains...].
   proposal_entropy: Any
   # log det(I + D), the part of the entropy that depends on the target, where
-  # C (I + D) is the Jacobian of noise -> y. It is 0 if that map is linear.
+  # C (I + D) is the Jacobian of noise -> y; 0 if y is linear in the noise.
   log_jacobian: Any
   # y - x, [chains..., event_size].
   displacement: Any
@@ -176,8 +176,8 @@ class Transition(NamedTuple):
   # Zero for every tangent, [chains...]. Its gradient has mean zero and cancels
   # noise of the gradient of min(0, log_accept_ratio).
   control_variate: Any
-  # Whether the ratio and all gradients are finite, [chains...] bool. Fields of
-  # other chains hold finite stand-ins, and criteria must not reward them.
+  # Whether the ratio and all gradients are finite, [chains...] bool. For other
+  # chains the fields have any finite values, which criteria must not reward.
   is_finite: Any
   # Whether the move was accepted, [chains...] bool.
   is_accepted: Any
@@ -188,7 +188,7 @@ class Transition(NamedTuple):
 
 
 class Replay(NamedTuple):
-  """What a proposal hands to the adaptation after a step."""
+  """The last step as a function of C, for an adaptation."""
 
   # (ScaleFactor) -> Transition: the step as a function of C.
   transition: Callable[[ScaleFactor], Transition]
@@ -206,7 +206,7 @@ class ProblemSize(NamedTuple):
 
 
 class Slopes(NamedTuple):
-  """Slopes in the log scale: traces of both gradients per coordinate, []."""
+  """Derivatives of mean value and mean entropy in the log scale, / d, []."""
 
   value: Any
   entropy: Any
@@ -214,12 +214,12 @@ class Slopes(NamedTuple):
 
 
 class Feedback(NamedTuple):
-  """What a criterion tells the optimizer besides the gradient, [] each."""
+  """Values from a criterion for the optimizer besides the gradient, [] each."""
 
-  # The gradient is in units of this.
+  # Unit of the gradient. A relative optimizer divides the gradient by it.
   objective_scale: Any
-  # How far the log scale of C should move, in units of the optimizer's rate;
-  # 0 if the gradient itself steers the scale.
+  # Wanted change of the log scale of C, before the optimizer's rate; 0 if the
+  # gradient is enough to adapt the scale.
   scale_force: Any
 
 
@@ -227,14 +227,14 @@ class Criterion(NamedTuple):
   """An objective to maximize: mean value + entropy_weight * mean entropy."""
 
   name: str
-  # (problem: ProblemSize) -> state, the criterion's own slow variables.
+  # (problem: ProblemSize) -> state of the criterion.
   init: Callable[[ProblemSize], Any]
   # (state, transition) -> value per chain, [chains...], without the entropy.
   value: Callable[[Any, Transition], Any]
   # (state, transition) -> entropy with penalties, [] or [chains...]. The
   # entropy of a chain that diverged counts with the opposite sign.
   entropy: Callable[[Any, Transition], Any]
-  # (state) -> weight of the entropy, []; 0.0 if it has none.
+  # (state) -> weight of the entropy, []; 0.0 without entropy.
   entropy_weight: Callable[[Any], Any]
   # (state, transition, slopes, problem) -> state.
   update: Callable[..., Any]
@@ -247,11 +247,11 @@ class Criterion(NamedTuple):
   bounds: Callable[[ProblemSize], dict[str, tuple[float, float]]]
   # Acceptance that ends the scale search.
   target_accept_prob: float
-  # Whether a settled acceptance above the target is as good as one at it.
+  # Whether a final acceptance above the target is as good as the target.
   may_exceed_target: bool = False
   # Whether `update` needs slopes: only relative optimizers have them.
   needs_slopes: bool = False
-  # Whether value, entropy or `feedback` pulls the scale in if every move is
+  # Whether value, entropy or `feedback` reduces the scale if every move is
   # rejected. Relative optimizers refuse other criteria.
   holds_scale: bool = True
   # The call of the factory, which is printed.
@@ -262,7 +262,7 @@ class Criterion(NamedTuple):
 
 
 class Optimizer(NamedTuple):
-  """A rule that turns gradients into the next params."""
+  """A rule that computes the next params from gradients."""
 
   name: str
   # Whether `grads` are with respect to the tangent; else to raw params.

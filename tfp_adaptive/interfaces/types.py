@@ -38,7 +38,7 @@ Model = (
 )
 # Called as TFP calls targets: `fn(x)`, `fn(*parts)` or `fn(**parts)`.
 LogProbFn = Callable[..., tf.Tensor]
-# One for the whole state, or one for each part of it.
+# One structure for the whole state, or one for each part of the state.
 Preconditioners = Preconditioner | Sequence[Preconditioner]
-# Every step makes this many, or draws from a pair (fewest, most).
+# The number of leapfrog steps, or a pair (fewest, most) to draw it from.
 NumSteps = int | tuple[int, int]
