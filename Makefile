@@ -61,6 +61,7 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/python .ci/words.py
 
 format: $(VENV)/installed
 	$(BIN)/ruff format .

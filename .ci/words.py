@@ -1,13 +1,12 @@
 """Checks the English of pages, docstrings and comments for what a program sees.
 
-  python .ci/words.py [--all] [--count] [PATH ...]
+  python .ci/words.py [--count] [PATH ...]
 
 It reports sentences above 30 words, comments and sentences that begin with a
 preposition where a subject belongs, British spelling, and words for which the
 field has a better one. CONTRIBUTING.md has the rules that need a reader.
 
-Without a path it checks what is finished: `FINISHED`. A page or folder joins
-this list when it was written anew by the rules. `--all` checks everything.
+Without a path it checks all pages and the library.
 """
 
 import argparse
@@ -21,8 +20,7 @@ import tokenize
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FINISHED = ('README.md',)
-EVERYTHING = ('README.md', 'CONTRIBUTING.md', 'docs', 'tfp_adaptive')
+PATHS = ('README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'docs', 'tfp_adaptive')
 
 _MOST_WORDS = 30
 _BEGINS = re.compile(r'^(Of|Behind|As of|That of|Those of|To the|By which)\b')
@@ -99,7 +97,8 @@ def _paragraphs_of_code(text: str) -> Iterator[tuple[int, str]]:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
     if isinstance(node, kinds) and (words := ast.get_docstring(node)):
       where = getattr(node, 'lineno', 1)
-      words = re.sub(r'(?m)^( {4,}| *[|>]).*$', '', words)  # Formulas, code.
+      words = words.partition('\nExample:\n')[0]
+      words = re.sub(r'(?m)^( {4,}| *[|>]).*$', '', words)  # Formulas.
       for paragraph in re.split(r'\n\s*\n|\n(?= *\**\w+:)', words):
         yield where, re.sub(r'^ *\**[\w, *`]+: ', '', paragraph)
   start, lines, last = 0, [], -1
@@ -120,10 +119,9 @@ def main() -> int:
   """Prints what is wrong; returns the exit code."""
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
   parser.add_argument('paths', nargs='*')
-  parser.add_argument('--all', action='store_true', help='Check everything.')
   parser.add_argument('--count', action='store_true', help='Only count.')
   given = parser.parse_args()
-  names = given.paths or (EVERYTHING if given.all else FINISHED)
+  names = given.paths or PATHS
   counts = collections.Counter()
   for path in (ROOT / name for name in names):
     files = [path] if path.is_file() else sorted(path.rglob('*'))

@@ -54,7 +54,7 @@ def _compartment(work):
   def curve(v, k, num_units):
     step = 1.0 / _STEPS_PER_UNIT
 
-    def slope(log_c):  # Of log C, which stays finite.
+    def slope(log_c):  # For log C, which stays finite.
       return -v / (k + tf.exp(log_c))
 
     def body(log_c, _):
