@@ -48,7 +48,7 @@ def in_stage(function, *args):
     lambda spec: tf.zeros(spec.shape, spec.dtype), traced.structured_outputs
   )
   # This is always true, also for NaN, but XLA and graph optimizers do not know.
-  # A negated comparison would be rewritten to one that is False for NaN.
+  # A negated comparison would be rewritten, and then be False for NaN.
   goes = tf.math.is_nan(first) | (first <= 0.0) | (first > 0.0)
   (results,) = apply_if(goes, lambda _: [traced(*args)], start)
   return results

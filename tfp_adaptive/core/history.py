@@ -2,7 +2,7 @@
 
 After T steps, the state of step t is in the history with probability
 proportional to (t / T)^(recency - 1). Recency 1 is a plain reservoir sample.
-Here it is 2, because the first steps may be far from the bulk of the target.
+Recency 2 is used, because the first steps may be far from the bulk.
 """
 
 import collections

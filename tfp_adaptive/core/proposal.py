@@ -220,7 +220,7 @@ class UncalibratedProposal(kernel_base.Kernel):
   def _shard_seed(self, seed):
     """Returns the seed of draws that differ from shard to shard."""
     for axis in self._shard_axes():
-      # Without the salt, shard 0 could get the seed that all shards share.
+      # Without the salt, a shard's seed could equal another seed of this step.
       seed = random.fold_in(seed, _SHARD_SALT)
       seed = random.fold_in(seed, tfp_private.get_axis_index(axis))
     return seed

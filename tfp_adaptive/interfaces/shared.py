@@ -216,7 +216,7 @@ class Slopes(NamedTuple):
 class Feedback(NamedTuple):
   """Values from a criterion for the optimizer besides the gradient, [] each."""
 
-  # Unit of the gradient. A relative optimizer divides the gradient by it.
+  # Unit of the gradient, by which a relative optimizer divides the gradient.
   objective_scale: Any
   # Wanted change of the log scale of C, before the optimizer's rate; 0 if the
   # gradient is enough to adapt the scale.

@@ -44,7 +44,7 @@ def auxiliary_gradient(
 
   Args:
     log_likelihood_fn: See `marginal_gradient`.
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta; then delta is fixed.
     prior: See `marginal_gradient`.
     auxiliary: `'z'` or `'u'`, the variable that the ratio is conditioned on.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
@@ -85,8 +85,9 @@ def auxiliary_gradient(
 class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):
   """Proposes from the posterior given a noisy copy of the state.
 
-  With `'u'` it mixes better. With `'z'`, y is independent of x given z, which
-  joint moves with hyperparameters need. Put `MetropolisHastings` around it.
+  Mixing is better with `'u'`. With `'z'`, y is independent of x given z, which
+  joint moves with hyperparameters need. Put `MetropolisHastings` around this
+  kernel.
   """
 
   def __init__(

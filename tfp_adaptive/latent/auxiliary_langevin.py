@@ -43,7 +43,7 @@ def auxiliary_langevin(
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as
       TFP calls it; returns [chains...].
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta; then delta is fixed.
     auxiliary: `'z'` or `'u'`, the variable that the ratio is conditioned on.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     delta: First value, a variance in squared units of the state.

@@ -46,7 +46,7 @@ def crank_nicolson(
 
   Args:
     log_likelihood_fn: See `marginal_gradient`; pCN needs no gradient.
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta; then delta is fixed.
     prior: See `marginal_gradient`.
     langevin: Whether to use the gradient of the log-likelihood.
     preconditioned: Whether the noise has the prior's covariance. If not (CN and

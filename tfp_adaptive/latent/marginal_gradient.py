@@ -38,7 +38,7 @@ def marginal_gradient(
   Args:
     log_likelihood_fn: f, differentiable, called as TFP calls targets; returns
       [chains...], without the prior.
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta; then delta is fixed.
     prior: An `interfaces.GaussianPrior`; the state is
       [chains..., *prior.event_shape].
     target_accept_prob: Wanted mean acceptance, in (0, 1).

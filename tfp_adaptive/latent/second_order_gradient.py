@@ -72,7 +72,7 @@ def second_order_gradient(
   Args:
     log_likelihood_fn: See `marginal_gradient`; of the form sum_i f_i(x_i),
       twice differentiable. Where f_i is convex its curvature is taken as 0.
-    num_adaptation_steps: Steps that tune delta; after them it is fixed.
+    num_adaptation_steps: Steps that tune delta; then delta is fixed.
     prior: A prior with banded precision: `tfpa.gaussian_priors.markov`,
       `autoregression`, `random_walk` or `state_space`.
     target_accept_prob: Wanted mean acceptance, in (0, 1).

@@ -92,7 +92,7 @@ class ClosedFormAdaptationResults(
 class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
   """Base of the wrappers that learn a factor by a formula of gradients.
 
-  A subclass hands its parameters to the constructor, and implements
+  A subclass passes its parameters to the constructor, and implements
 
     _start(params, state, inner) -> statistics
     _learn(params, statistics, gradients, next_state, inner)

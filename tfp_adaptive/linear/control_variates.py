@@ -5,7 +5,8 @@ With g(y) held constant, the gradient of min(0, r) in the tangent E is
   1{r < 0} F,   F = -1/2 h (e + h / 2)^T,   h = a - b.
 
 Near the best C, h is about a multiple of e + a / 2. F is then mostly a multiple
-of e e^T, which is noise around a multiple of I. Two identities remove it.
+of e e^T, which is noise around a multiple of I. Two identities reduce this
+noise.
 
 1. For any target, e is independent of x. With c from earlier steps,
 

@@ -9,7 +9,8 @@ C C^T at its best center. F is least if z and s have the same covariance.
 For a target N(m, S), s = -z for every draw at C C^T = S. S is found without
 noise, even if the chains have moved little. For other targets, C C^T lies
 between the covariance of the states and the inverse covariance of the
-gradients. On a curved ridge, these measure its length and its width.
+gradients. On a curved ridge, the first measures the length and the second the
+width.
 
 The structure decides how C is found:
 

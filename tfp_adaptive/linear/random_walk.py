@@ -219,8 +219,8 @@ def _balance(ratio, grad_x, grad_y):
   """Returns v with E[v e^T] = 0 that cancels most noise of 1{r < 0} g(y) e^T.
 
   The noise is the part g(x) e^T. In whitened units, with steps of size
-  l / sqrt(d), its entries have size l / sqrt(d), and those of the mean l^2 / d.
-  With the logistic function sigma,
+  l / sqrt(d), the noise has entries of size l / sqrt(d), and the mean has
+  entries of size l^2 / d. With the logistic function sigma,
 
     v = sigma(r) (g(y) - g(x)) / 2 - sigma(-r) g(x)
       = sigma(r) (g(x) + g(y)) / 2 - g(x).

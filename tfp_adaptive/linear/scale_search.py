@@ -59,7 +59,7 @@ class ScaleSearch(
 
 
 def begin(proposal, inner_results):
-  """Starts the search, or ends it if the first scale was given.
+  """Starts the search; if the first scale was given, the search is over.
 
   Args:
     proposal: The innermost kernel.

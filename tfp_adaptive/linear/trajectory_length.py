@@ -20,8 +20,8 @@ The functions are x and its bounded square around the mean. With x alone, the
 best trajectory would be half a period, which never changes the energy. A range
 starts at a = 1, or at the first number above b / 2. For b > 2 a range has
 several lengths, because one length would hit the period of some direction. The
-range 2, ..., 2 is allowed. If two steps are half a period, the squares give it
-a low score.
+range 2, ..., 2 is allowed. If two steps are half a period, this range has a low
+score because of the squares.
 
 For a proposal with a map f, x is z = f^-1(q), where its trajectories run. There
 the distribution is nearly normal, and its tails are light.

@@ -40,7 +40,7 @@ def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
       flattened state; by default they are the last.
     init_scale: First scale of all coordinates, in units of the state: a
       positive float or a function of the event size. By default the adaptation
-      finds it.
+      finds this scale.
     min_scale: Smallest 1 / b_i and 1 / S_jj after a step of an optimizer that
       works on raw params (`rmsprop`, `adam`); relative gradients keep both
       positive.

@@ -31,7 +31,7 @@ def banded(num_superdiagonals, init_scale=None, min_scale=0.0):
     num_superdiagonals: p, at least 1.
     init_scale: First scale of all coordinates, in units of the state: a
       positive float or a function of the event size. By default the adaptation
-      finds it.
+      finds this scale.
     min_scale: Smallest 1 / b_ii, the scale of a coordinate given its next p
       neighbors, after a step of an optimizer that works on raw params
       (`rmsprop`, `adam`); relative gradients keep b_ii positive.

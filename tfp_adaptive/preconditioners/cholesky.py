@@ -34,7 +34,7 @@ def cholesky(init_scale=None, min_scale=0.0):
   Args:
     init_scale: First scale of all coordinates, in units of the state: a
       positive float or a function of the event size. By default the adaptation
-      finds it.
+      finds this scale.
     min_scale: Smallest diagonal entry after a step of an optimizer that works
       on raw params (`rmsprop`, `adam`). With 0, columns with a negative
       diagonal entry change sign. Relative gradients keep the diagonal positive.

@@ -23,7 +23,7 @@ def diagonal(init_scale=None, min_scale=0.0):
   Args:
     init_scale: First scale of all coordinates, in units of the state: a
       positive float or a function of the event size. By default the adaptation
-      finds it.
+      finds this scale.
     min_scale: Smallest scale after a step of an optimizer that works on raw
       params (`rmsprop`, `adam`). With 0, negative scales change their sign.
       Relative gradients keep c positive.

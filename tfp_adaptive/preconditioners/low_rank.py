@@ -64,7 +64,7 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
     rank: Number of columns of U, at least 1 and less than the event size.
     init_scale: First scale of all coordinates, in units of the state: a
       positive float or a function of the event size. By default the adaptation
-      finds it.
+      finds this scale.
     min_scale: Smallest c_i after a step of an optimizer that works on raw
       params (`rmsprop`, `adam`). With 0, negative scales change their sign.
       Relative gradients keep c positive.

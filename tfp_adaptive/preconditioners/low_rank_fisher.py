@@ -92,8 +92,8 @@ def natural_step(geometry, tangent):
     tangent: ([d], [d, r]).
 
   Returns:
-    (delta, omega), [d] and [d, r]. It does not rotate U, which would leave C as
-    it is.
+    (delta, omega), [d] and [d, r]. Rotations of U, which do not change C, are
+    left out.
   """
   block = _omega_block(geometry)
 

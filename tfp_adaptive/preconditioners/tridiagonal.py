@@ -31,7 +31,7 @@ def tridiagonal(init_scale=None, min_scale=0.0):
   Args:
     init_scale: First scale of all coordinates, in units of the state: a
       positive float or a function of the event size. By default the adaptation
-      finds it.
+      finds this scale.
     min_scale: Smallest 1 / b_i, the scale of a coordinate given its next
       neighbor, after a step of an optimizer that works on raw params
       (`rmsprop`, `adam`); relative gradients keep b positive.

@@ -376,7 +376,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def _replace_surrogate(self, inner, params, fitted):
-    """Replaces the surrogate if the fit is finite; returns whether it is."""
+    """Replaces the surrogate by a finite fit; returns whether this was done."""
     is_good = adaptation_base.is_finite(fitted)
     chosen = adaptation_base.choose(is_good, fitted, params)
     return (

@@ -5,7 +5,7 @@ barrier between 1 and b_k is
 
   Lambda(b_k) = r_0 + ... + r_(k-1).
 
-Up to terms of third order in the distances, it does not depend on the
+Up to terms of third order in the distances, Lambda does not depend on the
 temperatures in between. The best temperatures have equal steps of Lambda, so
 that all exchanges are rejected equally often. Between two old temperatures b is
 interpolated geometrically, and between a temperature and 0 by a fourth power.

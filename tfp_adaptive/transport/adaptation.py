@@ -1,4 +1,4 @@
-"""Fits a map to pairs of states and gradients that the chains have seen.
+"""Fits a map to pairs of states and gradients that the chains have visited.
 
 Every step adds the states x of the chains, and the gradients g there, to a
 history of a fixed size that prefers later pairs. At steps that double, the map

@@ -1,4 +1,4 @@
-"""log det(I + D) of a Hamiltonian proposal seen through a map q = f(z).
+"""log det(I + D) of a Hamiltonian proposal in z, for a map q = f(z).
 
   D = -kappa s^2 K,   K the Hessian at z of U~(z) = U(f(z)) - log |det Df(z)|
   K = Df^T H Df + Hessian of phi,   phi(z) = -g . f(z) - log |det Df(z)|

@@ -1,4 +1,4 @@
-"""Leapfrog steps seen through a map q = f(z), with identity mass in z.
+"""Leapfrog steps in z with identity mass, for a map q = f(z).
 
     U~(z) = U(f(z)) - log |det Df(z)|,    f a bijector
     z <- z + s w,    w <- w + s (Df(z)^T g(f(z)) + grad log |det Df(z)|)

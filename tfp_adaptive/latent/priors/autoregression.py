@@ -22,9 +22,9 @@ def autoregression(
 
     x_i - mean = sum_k a_k (x_{i-k} - mean) + scale e_i,   e_i ~ N(0, 1)
 
-  By default it starts in its stationary distribution, whose precision is the
-  closed form of Gohberg and Semencul. Coefficients may differ between chains. A
-  chain whose process is not stationary then has log density -inf.
+  By default the process starts in its stationary distribution. The precision
+  has the closed form of Gohberg and Semencul. Coefficients may differ between
+  chains. A chain whose process is not stationary then has log density -inf.
 
   Args:
     coefficients: a_1, ..., a_p, [p] or [chains..., p], float32 or float64; or a

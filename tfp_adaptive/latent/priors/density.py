@@ -20,7 +20,7 @@ def sample(prior, sample_shape=(), seed=None):
   Args:
     prior: An `interfaces.GaussianPrior`.
     sample_shape: Leading dimensions of the draws, ints or a [n] int32 Tensor.
-      If the params of the prior have chain dimensions, it must end in them.
+      It must end in the chain dimensions of the prior's params, if any.
     seed: An int, a pair of ints, a [2] int32 Tensor, or None.
 
   Returns:

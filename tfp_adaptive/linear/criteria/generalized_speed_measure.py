@@ -121,8 +121,8 @@ def generalized_speed_measure(
     use_accept_flag: Whether acceptance is the decision (the paper's Algorithm
       1) rather than min(1, exp(log_accept_ratio)), which has the same mean and
       less noise.
-    penalty_threshold: delta, in (0, 1). Above it, |mu| of a Hamiltonian
-      proposal costs h(|mu|). There is no penalty by default.
+    penalty_threshold: delta, in (0, 1). The penalty h(|mu|) of a Hamiltonian
+      proposal is positive if |mu| > delta. By default there is no penalty.
     penalty_weights: Bounds of gamma, the weight of the penalty, which starts at
       the lower bound.
     penalty_rate: Relative rate of gamma per step.

@@ -53,8 +53,8 @@ _REGULARIZATIONS = (1e-9, 1.0)
 # Bandwidths that every fit tries in every metric, with and without base,
 # because early draws can mislead the search.
 _ANCHORS = (2.0, 32.0)
-# Regularization of the candidate that is the Gaussian base alone. With few
-# draws, such as those of one slow chain, it is the best.
+# Regularization of the candidate that is the Gaussian base alone. Few draws,
+# such as those of one slow chain, support only this candidate.
 _NO_KERNEL = 1e12
 _LEAST_SUPPORT = 0.02  # Least weight a of the base.
 

@@ -92,7 +92,7 @@ def conditional_gaussian(
     preconditioner: Structure of C; dense by default.
     init_scale: First scale of all coordinates, in units of the state: a
       positive float or a function of the event size. By default the adaptation
-      finds it.
+      finds this scale.
 
   Returns:
     An `interfaces.Transport`, to be fitted to pairs.

@@ -41,7 +41,7 @@ def real_nvp(num_pairs=1, hidden_sizes=(50, 50), init_scale=None, seed=0):
     hidden_sizes: Units of the hidden layers of each network.
     init_scale: First scale of all coordinates, in units of the state: a
       positive float or a function of the event size. By default the adaptation
-      finds it.
+      finds this scale.
     seed: Seed of the first weights and of the orders, an int.
 
   Returns:

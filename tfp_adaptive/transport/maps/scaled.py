@@ -51,7 +51,7 @@ def scaled(init_network, network, name='scaled', init_scale=None):
     name: Name of the transport.
     init_scale: First scale of all coordinates, in units of the state: a
       positive float or a function of the event size. By default the adaptation
-      finds it.
+      finds this scale.
 
   Returns:
     An `interfaces.Transport`.
