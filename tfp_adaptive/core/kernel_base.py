@@ -20,7 +20,7 @@ __all__ = ['Kernel', 'StepKind', 'Wrapper', 'nothing_learned']
 
 
 class StepKind(NamedTuple):
-  """The kind of step whose cost is asked for.
+  """The kind of a step, for `cost_at`.
 
   Attributes:
     is_adapting: Whether the step adapts.

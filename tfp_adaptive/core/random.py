@@ -26,7 +26,7 @@ def sanitize(seed):
       a [2] integer Tensor.
   """
   if isinstance(seed, (int, np.integer)):
-    # TFP would mix an int with its global generator, a new seed in every call.
+    # TFP would mix an int with a global generator, so that every call differs.
     seed = divmod(int(seed) & 0x3FFFFFFFFFFFFFFF, 2**31)
   elif getattr(seed, 'dtype', tf.int32) != tf.int32:
     seed = tf.cast(seed, tf.int32)

@@ -45,8 +45,8 @@ __all__ = ['ShortSteps', 'ShortStepsResults', 'around', 'check_share', 'draw']
 
 _SHORTEST = 0.1
 _SHARE = 0.2  # Share of short steps if a narrow region was found.
-_MOST_LOST = 1e-3  # A region was found if a larger share of log ratios ...
-_NEVER = -20.0  # ... is not above this.
+_MOST_LOST = 1e-3  # A larger share of log ratios up to `_NEVER` shows a region.
+_NEVER = -20.0  # Proposals with this log ratio are almost never accepted.
 _GAIN = 4.0  # How fast proposals of the first steps are forgotten.
 _NOTHING = interfaces.Cost(matrix_product=0)
 _SALT = 7  # Separates these draws from the noise, which has the same seed.

@@ -110,7 +110,7 @@ class HyperparameterAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def _is_adapting(self, previous, inner):
-    """Returns whether this step adapts, which short steps do as well."""
+    """Returns whether this step adapts; short steps adapt, too."""
     del inner
     return previous.step < self.num_adaptation_steps
 

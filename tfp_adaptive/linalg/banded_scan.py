@@ -9,9 +9,8 @@ recursions are folds of an associative rule over the blocks:
 
 Every step of the elimination is a Schur complement of a positive definite
 matrix, and as stable as the loop of `banded_cholesky`. The results of the fold
-are the pivots of that loop. The work is at most
-O(p^2 d log d). The scans are for accelerators; on a CPU core the loop is
-faster.
+are the pivots of that loop. The work is at most O(p^2 d log d). The scans are
+for accelerators; on a CPU core the loop is faster.
 
 Source: the rule for segments is that of Sarkka and Garcia-Fernandez (2021),
 Temporal parallelization of Bayesian smoothers,

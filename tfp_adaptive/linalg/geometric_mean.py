@@ -30,7 +30,7 @@ __all__ = ['factor_of_mean']
 _MOST_STEPS = 80  # Enough for eigenvalues of 1e-24.
 _TOLERANCE = 1e-4  # Bound of |I - B A| before the last step, which squares it.
 _NEAR = 0.5  # Below this value every step squares |I - B A|, up to rounding.
-_NUM_POWERS = 12  # Gives the largest eigenvalue within a third.
+_NUM_POWERS = 12  # They give the largest eigenvalue within a third.
 _MARGIN = 1.5  # Factor by which the true eigenvalue may be larger.
 
 

@@ -24,11 +24,11 @@ __all__ = [
 ]
 
 _NUM_MOVES = 30  # Moves of a fit, for structures without another fit.
-# With fewer states for each dimension, no correlation is kept. With more, at
-# most the second number is lost.
+# With fewer states for each dimension, no correlation is kept. With more, the
+# correlations lose at most this share.
 _FEWEST_STATES, _SHRINKAGE = 0.5, 0.1
-# The times of fits grow by a tenth up to this many dimensions, by a quarter for
-# 100 and by 1.3 for 1000.
+# The times of fits grow by 10 % up to this many dimensions, by 26 % for 100 and
+# by 130 % for 1000.
 _GROWTH, _FEW_DIMENSIONS = 0.1, 25.0
 _LAST_FIT = 0.6  # The last fit, as a share of the adaptation; see `next_time`.
 

@@ -149,7 +149,7 @@ class UncalibratedLocalHamiltonian(UncalibratedPreconditionedHamiltonian):
     return LocalTrajectory(tf.zeros([], tf.int32), zeros, zeros)
 
   def _steepness(self, results, gradient):
-    """Returns t, [chains...], at its bound if the gradient is not finite."""
+    """Returns t, [chains...]; large if the gradient is not finite."""
     factor = scale_factor.at(self.preconditioner, results.preconditioner_params)
     size = self.event_sum(tf.ones_like(gradient))
     square = self.event_sum(factor.apply_adjoint(gradient) ** 2) / size

@@ -78,7 +78,7 @@ class Lengths(
     ],
   ),
 ):
-  """What is known of trajectories of each length up to the bound n.
+  """Statistics of trajectories of each length up to the bound n.
 
   Attributes:
     num_leapfrog_steps: The best range (fewest, most), [2] int32.

@@ -30,7 +30,7 @@ def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
     log |det C| = -sum log b_i - sum log S_jj,
 
   where S is upper triangular. Params are the tuple (b, u, G, S), and a tangent
-  changes them. A move is a natural gradient step. It does not depend on the
+  is their change. A move is a natural gradient step. It does not depend on the
   scale of the coordinates, or on a shear h + H s of the path h along the
   globals s.
 

@@ -17,8 +17,8 @@ def per_part(preconditioners, init_scale=None):
   """Builds a block-diagonal factor, one structure for every part of the state.
 
   The blocks are in the order of `tf.nest.flatten` (dicts by sorted key). Parts
-  are not coupled. Params are the tuple of the blocks' params. Each block moves
-  as if it were alone.
+  are not coupled. Params are the tuple of the blocks' params. The moves of the
+  blocks are independent of each other.
 
   Args:
     preconditioners: One `interfaces.Preconditioner` per part. An `init_scale`

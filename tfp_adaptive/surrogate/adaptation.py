@@ -30,14 +30,14 @@ from tfp_adaptive.surrogate import walk
 
 __all__ = ['ScoreMatchingAdaptation', 'ScoreMatchingAdaptationResults']
 
-_FIRST_STEP = 10  # The momentum scale is learned from here on ...
-_FIRST_SHARE = 0.1  # ... and the surrogate from this share of the steps on.
+_FIRST_STEP = 10  # Step of the first fit of the momentum scale.
+_FIRST_SHARE = 0.1  # Share of the steps before the first fit of the surrogate.
 _LAST_SHARE = 0.8  # Share of the adapting steps after which no fit is made.
 _GROWTH = 1.6  # Factor between the steps of two fits.
 _GROWTH_ONLINE = 1.02  # Factor between the steps of two updates.
 _FEWEST_DRAWS = 4  # A fit needs this many draws times (dimension + 1).
 # Least share of random-walk steps until the last fit, because steps along a
-# poor surrogate make a poor history. Then the jumps of both kinds decide.
+# poor surrogate make a poor history. Then the jumps of both kinds set it.
 _WALK_SHARE = 0.5
 _NUM_STARTS = 64  # Trajectories to which the step size is fitted.
 # Mean acceptance if the surrogate were the target, so that only the error of

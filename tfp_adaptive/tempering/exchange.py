@@ -207,8 +207,8 @@ def exchange_all(results, seed):
 
   There are as many passes as replicas, or one more, so that a state can go from
   one end to the other. Two replicas make one pass, because a second pass would
-  undo the first. Passes exchange the numbers of states. At the end the states
-  are put into this order.
+  undo the first. Passes exchange only the numbers of states. At the end the
+  states are put into the order of the numbers.
   """
   num_replicas = results.inverse_temperatures.shape[0]
   num_turns = 1 if num_replicas == 2 else 2 * -(-num_replicas // 2)

@@ -163,7 +163,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     return params, statistics._replace(step=step, history=history), 1.0
 
   def fitted_at(self, state, results):
-    """Fits the map; the step size and the lengths then start again."""
+    """Fits the map; the lengths and the rate of the step size start again."""
     inner, statistics = results.inner_results, results.statistics
     own = stack.proposal_results(inner)
     params = self._fitted(own.preconditioner_params, statistics.history)

@@ -8,7 +8,7 @@ from tfp_adaptive.latent.priors.autoregression import autoregression
 
 __all__ = ['random_walk']
 
-# Coefficients of the autoregression whose differences of `order` are noise.
+# Autoregressions of order 1 and 2 whose differences of this order are noise.
 _COEFFICIENTS = {1: (1.0,), 2: (2.0, -1.0)}
 
 

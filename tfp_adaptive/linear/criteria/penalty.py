@@ -9,8 +9,7 @@ of the paper prints slope (delta_2 - delta)^2 = 1.)
 
 The gradients of log det (I + D) and of h grow with the curvature. One chain in
 a narrow region, with |mu| far above 1, would outweigh all others and shrink the
-proposal to nothing. `influence`, used except by the papers' rule, weighs a
-chain by
+proposal to nothing. Except under the papers' rule, a chain has the weight
 
   w(|mu|) = 1 / max(1, |mu|)^2,
 
@@ -18,7 +17,7 @@ so that its gradients fall as 1 / |mu|. Its energy error still counts in the
 acceptance, where all chains have equal shares.
 
 Source: Hirt, Titsias and Dellaportas (2021), Algorithm 1 and Appendix A.2,
-https://arxiv.org/abs/2110.14625. Here gamma moves in proportion to itself and
+https://arxiv.org/abs/2110.14625. Here gamma changes in proportion to gamma and
 may fall. w is ours.
 """
 

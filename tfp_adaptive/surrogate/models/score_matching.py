@@ -129,7 +129,7 @@ class Fitted(
 
 
 def choose(basis, data, draws, base, metrics, choice):
-  """Fits the best candidate: all metrics, params next to those of `choice`.
+  """Fits the best candidate of all metrics, with params next to `choice`.
 
   Args:
     basis: `Basis`.

@@ -8,13 +8,13 @@ the other indices:
     h(u) = sum_t exp(b_t.u) (h_t + H_t u) + u^T Q u
 
 Each of T matrices P_t is diagonal or tridiagonal, and positive semi-definite.
-The map is a bijection for any params, and costs O(d k (T + k)) beside C. Means
+The map is a bijection for any params, and costs O(d k (T + k)) besides C. Means
 of hierarchies, likelihoods and random walks with unknown scales have this form,
 and so do bent ridges. A prior of scale exp(u) gives a term with exponent -2,
 and a normal likelihood gives a term with exponent 0.
 
 The map is fitted to pairs of a state x and the gradient g of the log density
-there. If the rest is normal given the drivers, every pair has
+there. If w_R is normal given the drivers, every pair has
 
     g_R = h(u) - P(u) w_R.
 
