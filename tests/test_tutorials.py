@@ -50,8 +50,28 @@ def _check_failing(names):
   assert names['inside'].sum() >= 48
 
 
+def _check_funnel(names):
+  worst = {name: run.run['worst'] for name, run in names['runs'].items()}
+  assert worst['map']['rhat'][0] < 1.01
+  assert min(worst['map'][key][0] for key in ('ess_bulk', 'ess_tail')) > 4000
+  assert worst['dense matrix']['rhat'][0] > 1.01
+  # The standard normal's 5 % quantile, times the deviation of the log scale.
+  exact = -1.645 * 1.5
+  low = {
+    name: np.percentile(run.states[..., 0], 5)
+    for name, run in names['runs'].items()
+  }
+  assert abs(low['map'] - exact) < 0.15 < low['dense matrix'] - exact
+  assert list(names['drivers'][names['drivers'] >= 0]) == [0]
+  # Behind the map the spread of an effect does not depend on the scale.
+  behind = names['behind']
+  np.testing.assert_allclose(behind.std(axis=0), 1.0, atol=0.1)
+  assert abs(np.corrcoef(behind[:, 0], np.abs(behind[:, 1]))[0, 1]) < 0.1
+
+
 _CHECKS = {
   'failing': _check_failing,
+  'funnel': _check_funnel,
   'groups': _check_groups,
   'time_series': _check_time_series,
 }
