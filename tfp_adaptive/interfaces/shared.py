@@ -159,7 +159,7 @@ class ScaleFactor(NamedTuple):
 class Transition(NamedTuple):
   """One proposed move as a function of the tangent, one number per chain.
 
-  Values are those of the step just taken, gradients those of the replay.
+  The values are those of the last step, and the gradients those of the replay.
   """
 
   # log of the Metropolis-Hastings ratio, [chains...].

@@ -155,7 +155,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
     return interfaces.Cost(target=count + is_joint, gradient=num_gradients)
 
   def constrain(self, theta):
-    """Returns the hyperparameters as the prior takes them."""
+    """Returns the hyperparameters as arguments of `prior_fn`."""
     bijector = self._bijector()
     return theta if bijector is None else bijector.forward(theta)
 

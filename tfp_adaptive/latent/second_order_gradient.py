@@ -65,7 +65,7 @@ def second_order_gradient(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds the second-order marginal sampler, for likelihoods that factorize.
 
-  It uses the curvature of the likelihood, so that a large delta suits even if
+  It uses the curvature of the likelihood, so that delta can be large even if
   the data are informative. With a quadratic concave log-likelihood every
   proposal is accepted, at any delta.
 

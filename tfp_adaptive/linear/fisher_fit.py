@@ -169,7 +169,7 @@ def moved(preconditioner, params, states, gradients, shares, rate):
 
   Args:
     preconditioner: An `interfaces.Preconditioner`.
-    params: Its params.
+    params: Params of the preconditioner.
     states: x - mean x, [n, d].
     gradients: g - mean g, [n, d].
     shares: Weights of the pairs, summing to one, [n, 1] or [].

@@ -55,7 +55,7 @@ _GAIN = 2.0  # How fast the past is forgotten, as in the moments.
 _LARGEST_SQUARE = 9.0  # Bound of the squares, in variances.
 _ORDER, _COARSE_ORDER = 16, 4
 _PRIOR_PAIRS = 10.0  # Weight of the mean over coordinates in a mean jump.
-_FIRST_REVIEW, _GROWTH = 20.0, 1.1  # Step of the first review, then a factor.
+_FIRST_REVIEW, _GROWTH = 20.0, 1.1  # Step of the first review, and growth.
 _EXPLORED, _LEAST_EXPLORED = 2, 6  # Steps try lengths up to max(2 b, 6).
 _LAST_REVIEW = 0.8  # Share of the adaptation after which the range is final.
 
