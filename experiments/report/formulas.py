@@ -8,6 +8,7 @@ import html
 import re
 
 from matplotlib.font_manager import FontProperties
+from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 
 # What `pymdownx.arithmatex` makes of `$...$` and of `$$...$$`.
@@ -16,7 +17,12 @@ _FORMULA = re.compile(
 )
 _FONT = FontProperties(math_fontfamily='cm')
 _SIZE = 100.0  # Units of a path in 1 em.
-_COMMANDS = {1: 'M', 2: 'L', 3: 'Q', 4: 'C', 79: 'Z'}  # By codes of a path.
+_COMMANDS = {
+  Path.MOVETO: 'M',
+  Path.LINETO: 'L',
+  Path.CURVE3: 'Q',
+  Path.CURVE4: 'C',
+}
 
 
 def drawn(page: str) -> str:
@@ -40,5 +46,7 @@ def _drawn(found):
 
 
 def _step(points, code):
+  if code == Path.CLOSEPOLY:  # Its point has no meaning.
+    return 'Z'
   pairs = zip(points[::2], -points[1::2])  # SVG counts y downwards.
   return _COMMANDS[code] + ' '.join(f'{x:.1f} {y:.1f}' for x, y in pairs)

@@ -23,7 +23,9 @@ _WIDE = ('results/', 'evaluation', 'measurements')
 
 def on_config(config):
   """Shows the version, and adds records that the navigation does not name."""
-  if 'MIKE_DOCS_VERSION' not in os.environ:  # Mike has a menu of versions.
+  if 'MIKE_DOCS_VERSION' in os.environ:
+    config.extra['version'] = {'provider': 'mike'}  # A menu of versions.
+  else:
     config.site_name += f' {tfpa.__version__}'
   folder = pathlib.Path(config.docs_dir)
   named = dict(_entries(config.nav))
