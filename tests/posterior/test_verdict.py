@@ -276,7 +276,7 @@ def test_advice_is_of_what_failed():
   still = np.concatenate([values, np.ones_like(values)], axis=-1)
   for dtype, end in (('float64', 'constant'), ('float32', 'in float64')):
     posterior = _posterior(still.astype(dtype))
-    assert f'rounding of {dtype}, subtract a const' in posterior.failed[-1]
+    assert f'rounding of {dtype}: subtract a const' in posterior.failed[-1]
     assert posterior.failed[-1].endswith(end)
     assert 'next: follow the advice in the failed check' in repr(posterior)
   never = _posterior(
