@@ -32,6 +32,8 @@ def drawn(page: str) -> str:
 
 def _drawn(found):
   tag, formula = found[1], ' '.join(html.unescape(found[2]).split())
+  if tag == 'div':
+    formula = formula.replace(r'\frac', r'\dfrac')
   path = TextPath((0.0, 0.0), f'${formula}$', size=_SIZE, prop=_FONT)
   left, low, right, high = path.get_extents().padded(2.0).extents
   width, height = right - left, high - low
