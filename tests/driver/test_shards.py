@@ -214,7 +214,7 @@ def test_coordinates_of_one_chain_are_not_divided():
   kernel = tfpa.gradient_adaptive_langevin(
     lambda x: -0.5 * tf.reduce_sum(x**2), 4
   )
-  with pytest.raises(ValueError, match='it is one chain'):
+  with pytest.raises(ValueError, match='there is one chain'):
     _sample(kernel, tf.zeros([4]), devices=['CPU:0'] * 2)
 
 

@@ -59,7 +59,7 @@ def test_chains_that_no_exchange_reached_are_told():
     num_restarts = tf.constant([0, 3, 2, 0])
 
   (sentence,) = modes.failures(Results())
-  assert sentence.startswith('2 of 4 chains never came')
+  assert sentence.startswith('2 of 4 chains never received')
   Results.num_restarts = tf.constant([1, 3])
   assert not list(modes.failures(Results()))
 

@@ -280,7 +280,7 @@ def test_models_of_other_unknowns_are_refused(posterior):
     dict(slope=tfd.Normal(0.0, 1.0), scale=tfd.Normal(0.0, 1.0))
   )
   with pytest.raises(
-    ValueError, match='slope, scale are unknowns: no data are'
+    ValueError, match='no data to draw. Its unknowns are slope, scale'
   ):
     posterior.posterior_predictive(model=other)
 

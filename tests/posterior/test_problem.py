@@ -148,7 +148,7 @@ def test_starts_of_a_model_inside_of_the_model(init):
     (_starts(3), r'`init` of mu must be .* \(4,\), .* got the shape \(3,\)'),
     (
       dict(_starts(), tau=-np.ones(4)),
-      'of tau is -1.0 for chain 0, out of the',
+      'of tau is -1.0 for chain 0, outside of the',
     ),
     (
       dict(_starts(), theta=np.zeros([4, 2])),

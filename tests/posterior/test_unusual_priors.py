@@ -66,7 +66,7 @@ def _of_float64(kind):
     ),
     (
       lambda: _problem(tfd.Sample(_INNER, 2)),
-      'instead of `tfd.Sample` around it',
+      'instead of wrapping it in `tfd.Sample`',
     ),
     (
       lambda: _problem(_of_float64(tfd.DoublesidedMaxwell), tf.float64),
@@ -80,7 +80,7 @@ def _of_float64(kind):
       lambda: _problem(
         tfd.BatchConcat([tfd.Normal([0.0], 1.0), tfd.Normal([1.0], 1.0)], 0)
       ),
-      'var0 is drawn from `tfd.BatchConcat.*no map',
+      'var0 is drawn from `tfd.BatchConcat.*no bijector',
     ),
     (
       lambda: _problem(
