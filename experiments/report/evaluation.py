@@ -1,6 +1,7 @@
 """Outcomes of `sample_posterior` and of the panel's samplers side by side."""
 
 import collections
+import re
 from typing import NamedTuple
 
 import scipy.stats
@@ -140,4 +141,5 @@ def name(sampler):
 
 def target_name(target):
   """Returns a target's name in words."""
-  return _NAMES.get(target, target.replace('_', ' '))
+  in_words = re.sub('_|(?<=[a-z])(?=[A-Z])', ' ', target)
+  return _NAMES.get(target, in_words)
