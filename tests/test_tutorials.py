@@ -69,11 +69,20 @@ def _check_funnel(names):
   assert abs(np.corrcoef(behind[:, 0], np.abs(behind[:, 1]))[0, 1]) < 0.1
 
 
+def _check_without_gradients(names):
+  rhat, _ = names['runs']['kernel HMC'].run['worst']['rhat']
+  assert rhat < 1.01
+  assert names['run'].run['worst']['rhat'][0] < 1.01
+  # The learned score of the banana is near the true one at the draws.
+  assert np.corrcoef(*names['pairs'])[0, 1] > 0.9
+
+
 _CHECKS = {
   'failing': _check_failing,
   'funnel': _check_funnel,
   'groups': _check_groups,
   'time_series': _check_time_series,
+  'without_gradients': _check_without_gradients,
 }
 
 
