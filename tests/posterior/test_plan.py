@@ -22,7 +22,7 @@ def _evidence(asked, before=_MATRIX, diverge=False, cost=4.0, attempt=1):
 
 
 def test_a_first_look_takes_a_share_of_the_budget_or_is_refused():
-  assert plan.look(_budget(1e6)) == 1000
+  assert plan.look(_budget(1e6)) == 500
   # Three tenths of what is left, at eight gradients a step.
   assert plan.look(_budget(8000.0)) == 300
   assert plan.may_look_again(_budget(8000.0), 300)
@@ -36,7 +36,7 @@ def test_chains_of_the_right_structure_draw_on():
   assert plan.adaptation(evidence, _budget(1e6)) is None
 
 
-@pytest.mark.parametrize('attempt, num_steps', [(0, 1000), (1, 4000)])
+@pytest.mark.parametrize('attempt, num_steps', [(0, 500), (1, 2000)])
 def test_another_structure_adapts_longer_at_later_attempts(attempt, num_steps):
   evidence = _evidence(_MAP, attempt=attempt)
   found = plan.adaptation(evidence, _budget(1e6))
@@ -49,8 +49,8 @@ def test_a_first_adaptation_is_short_where_the_budget_is_a_later_one_left_out():
   assert plan.adaptation(first, _budget(8000.0)).num_steps == 300
   later = plan.adaptation(_evidence(_MAP), _budget(8000.0))
   assert later.num_steps == 0
-  # 1000 steps, a block of draws, and pairs to choose anew.
-  expected = 8000.0 / 0.3 + 1000.0 + 250.0
+  # 500 steps, a block of draws, and pairs to choose anew.
+  expected = 4000.0 / 0.3 + 1000.0 + 250.0
   assert later.lacking == pytest.approx(expected)
 
 
@@ -62,10 +62,10 @@ def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(
 ):
   evidence = _evidence(_MAP._replace(drivers=drivers), _MAP, diverge=True)
   # Enough for a map, too little for careful steps.
-  found = plan.adaptation(evidence, _budget(33_334.0))
-  assert found.num_steps == (1250 if is_new else 0)
-  # 1000 steps of 24 gradients are to be half of what is left.
-  assert found.lacking == (0.0 if is_new else 48_000.0 + 1000.0 + 250.0)
+  found = plan.adaptation(evidence, _budget(20_000.0))
+  assert found.num_steps == (750 if is_new else 0)
+  # 500 steps of 24 gradients are to be half of what is left.
+  assert found.lacking == (0.0 if is_new else 24_000.0 + 1000.0 + 250.0)
   found = plan.adaptation(evidence, _budget(1e6))
   assert found.choice.target_accept_prob == (0.8 if is_new else 0.99)
 
@@ -73,7 +73,7 @@ def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(
 @pytest.mark.parametrize(
   'cost, diverge, num_steps',
   # Where draws are worth nothing half of what is left is for an adaptation.
-  [(1.5, False, 2500), (16.0, False, 1250), (16.0, True, 2083)],
+  [(1.5, False, 1500), (16.0, False, 750), (16.0, True, 1250)],
 )
 def test_chains_that_hardly_moved_do_not_plan_what_the_budget_cannot_pay(
   cost, diverge, num_steps
@@ -81,7 +81,7 @@ def test_chains_that_hardly_moved_do_not_plan_what_the_budget_cannot_pay(
   before = _MATRIX._replace(target_accept_prob=0.99 if diverge else 0.8)
   found = plan.adaptation(
     _evidence(_MATRIX._replace(losses={}), before, diverge, cost),
-    _budget(66_667.0),
+    _budget(40_000.0),
   )
   assert found.num_steps == num_steps and not found.lacking
 
