@@ -255,7 +255,7 @@ class Chains:
 
   @property
   def state(self):
-    """(name, C) of the learned matrix, or `None` for other structures."""
+    """Last states of the chains, [chains, d], numpy."""
     return np.asarray(self.engine.states, self.density.dtype.as_numpy_dtype)
 
   @property
