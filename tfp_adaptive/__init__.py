@@ -1,9 +1,9 @@
 """Adaptive MCMC kernels for TensorFlow Probability.
 
-Read `interfaces/shared.py` first, then `linear/langevin.py`. Each folder of
-samplers is a family by what it learns: a matrix (`linear`), a map
-(`transport`), a score (`surrogate`), a step size (`latent`) or temperatures
-(`tempering`).
+Read `interfaces/shared.py` first, then `linear/langevin.py`. Each family of
+samplers has a folder. The families differ in what they learn: a matrix
+(`linear`), a map (`transport`), a score (`surrogate`), a step size (`latent`)
+or temperatures (`tempering`).
 """
 
 from tfp_adaptive.driver import quiet  # noqa: F401  # Imports TensorFlow.

@@ -30,7 +30,7 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
 
   The support is the image of `bijector`. The density is taken with respect to
   Lebesgue measure on the values that a user sees. A sampler that works in
-  unconstrained space therefore adds the log determinant of the bijector:
+  unconstrained space therefore adds the log determinant of the bijector T:
 
     log p(z) = log |det dT/dz|,  x = T(z).
 
@@ -42,8 +42,8 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
   space. These points say nothing about the prior. If the data do not bound
   every direction, the posterior is improper, too, and no sampler can converge.
 
-  For data use `tfd.Uniform`, because the density of a flat prior does not
-  depend on the bounds.
+  Do not use it for data whose bounds are unknown, because its density does not
+  depend on the bounds. Use `tfd.Uniform`.
 
   The support is open. A value counts as inside if its inverse under the
   bijector is finite and `forward` leads back to the value, up to rounding.
@@ -196,7 +196,7 @@ def has_flat_part(model: Any) -> bool:
     return tf.zeros([])
 
   with warnings.catch_warnings():
-    warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
+    warnings.simplefilter('ignore', UserWarning)  # No draw is used.
     tf.function(look, autograph=False).get_concrete_function()
   return found[0]
 
@@ -292,7 +292,7 @@ def _check_bijector(bijector, event_shape, dtype):
 
 
 def _takes(bijector, event_shape, dtype):
-  """Returns whether a bijector maps numbers of a dtype; computes nothing."""
+  """Returns whether a bijector maps numbers of a dtype to the same dtype."""
   found = []
 
   def look():

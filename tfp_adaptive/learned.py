@@ -1,4 +1,4 @@
-"""Returns what a kernel has learned as a fixed kernel, a matrix or a cost."""
+"""Functions of a kernel that has adapted: a fixed kernel, a matrix, a cost."""
 
 import numpy as np
 import tensorflow as tf
@@ -23,8 +23,8 @@ def frozen(
 ) -> tfp.mcmc.TransitionKernel:
   """Returns the learned sampler as a fixed kernel.
 
-  Wrappers that adapt are removed, also those of the step size. What they
-  learned becomes constants of the inner kernel. The fixed kernel needs no
+  Wrappers that adapt are removed, including those that tune a step size. What
+  they learned becomes constants of the inner kernel. The fixed kernel needs no
   adaptation steps and leaves the target invariant from its first step.
 
   Args:
@@ -49,16 +49,16 @@ def as_tfp_kernel(
 ) -> tfp.mcmc.TransitionKernel:
   """Returns the learned Hamiltonian sampler as TFP's own kernel.
 
-  Momenta are drawn from N(0, (C C^T)^-1). Steps have the same distribution as
-  those of `frozen`, but each draw of momenta needs a solve with C. TFP's kernel
-  has one number of leapfrog steps, the mean of a learned range. Trajectories of
-  one length may resonate with a period of the target.
+  Momenta are drawn from N(0, (C C^T)^-1), and each draw needs a solve with C.
+  Steps have the same distribution as those of `frozen`, except in two cases. If
+  the number of leapfrog steps is drawn from a range, TFP's kernel takes its
+  mean, rounded up. The trajectories may then resonate with a period of the
+  target. If some steps are short, TFP's kernel makes them at full length.
 
   Args:
     kernel: The kernel that adapted, for a state that is one Tensor of vectors.
       Build it by `entropy_adaptive_hamiltonian`, or by
-      `gradient_adaptive_langevin` without shorter steps, which takes one
-      leapfrog step.
+      `gradient_adaptive_langevin`, whose step is one leapfrog step.
     results: Its kernel results.
 
   Returns:
@@ -66,8 +66,8 @@ def as_tfp_kernel(
     has a `tfp.mcmc.TransformedTransitionKernel`, the result has one too.
 
   Raises:
-    ValueError: If the state is not one Tensor [chains..., d], or the kernel
-      uses no gradient of the target.
+    ValueError: If the state is not one Tensor [chains..., d], or if TFP's
+      kernel cannot make the steps, for example steps without a gradient.
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
@@ -173,16 +173,16 @@ def cost_per_step(
 ) -> interfaces.Cost:
   """Returns the cost of one step for each chain.
 
-  Wrappers around the kernel, also TFP's, cost nothing. If the number of
-  leapfrog steps, of terms of a series or of short steps is random, its mean is
-  used. The kernel results have the drawn numbers. If a range of leapfrog steps
+  TFP's wrappers around the kernel add no cost. If the number of leapfrog steps
+  or of terms of a series is random, or if some steps are short, the cost is a
+  mean. The kernel results have the drawn numbers. If a range of leapfrog steps
   is learned, frozen steps cost its mean, and adapting steps the mean so far.
 
   Args:
     kernel: A kernel built by a `tfpa` builder, or a wrapper around one.
     adapting: Whether the step is an adapting one.
-    results: Its kernel results. Without `results`, no step counts as short, and
-      a learned number of leapfrog steps raises an error.
+    results: Its kernel results. Without `results`, a learned share of short
+      steps counts as 0, and a learned number of leapfrog steps is an error.
 
   Returns:
     An `interfaces.Cost`.

@@ -237,11 +237,11 @@ def entropy_hmc(
   """Builds GSM HMC of Hirt, Titsias and Dellaportas (2021), Tables 1 and 2.
 
   It is Algorithm 1 with equations (13) and (15). As in the authors' code, the
-  first n_0 = 3 terms of the series are always computed, and the weight gamma of
-  the penalty changes in proportion to gamma. The authors' code differs in
-  clipped gradients, a random first factor, no momentum of Adam for stochastic
-  volatility, and a wanted acceptance of 0.65. Above delta + 1 the penalty has
-  slope 2, and slope 1 in the paper and in the authors' code.
+  first n_0 = 3 terms of the log-det series are always computed, and the weight
+  gamma of the penalty changes in proportion to gamma. The authors' code differs
+  in clipped gradients, a random first factor, no momentum of Adam for
+  stochastic volatility, and a wanted acceptance of 0.65. Above delta + 1 the
+  penalty has slope 2 here, but slope 1 in the paper and in the authors' code.
 
   Args:
     target_log_prob_fn: See `entropy_adaptive_hamiltonian`.
@@ -408,8 +408,8 @@ def agrad(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds aGrad-z or aGrad-u of Titsias and Papaspiliopoulos (2018).
 
-  They are Algorithms 1 and 2 of the supplement, and equations (6) and (7) are
-  the ratio of aGrad-u. Here dual averaging tunes delta.
+  They are Algorithms 1 and 2 of the supplement. Equations (6) and (7) give the
+  acceptance ratio of aGrad-u. Here dual averaging tunes delta.
 
   Args:
     log_likelihood_fn: See `marginal_gradient`.
@@ -526,7 +526,7 @@ def pcn(
 
 
 def _speed_measure(target_accept_prob):
-  """Returns the criterion of Algorithm 1 (2019), with the 0/1 accept flag."""
+  """Returns the criterion of gadRWM and gadMALA, with the 0/1 accept flag."""
   return _without_control_variates(
     criteria.generalized_speed_measure(
       target_accept_prob, 'acceptance', use_accept_flag=True

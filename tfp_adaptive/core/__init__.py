@@ -3,6 +3,7 @@
 Symbols in this folder:
 
     pi, q      density of the target, and of the proposal, q(y | x)
+    d          number of coordinates of one chain, or event size
     x, y       current and proposed state, [chains..., d]
     g(x)       gradient of the log target at x
     s          step size

@@ -26,9 +26,11 @@ _MOST_COUNTED = 2**30
 class AdaptationWrapper(kernel_base.Wrapper):
   """Base of the wrappers that adapt the proposal inside.
 
-  A subclass sets `_parameters` and implements `bootstrap_results` and
-  `_adapt(states, previous_inner, results) -> results`, or overrides `one_step`.
-  The results have the fields `inner_results` and `step`.
+  A subclass sets `_parameters` and implements `bootstrap_results`. It also
+  implements `_adapt(states, previous_inner, results) -> results` or overrides
+  `one_step`. `states` is the pair of the states before and after the step, and
+  `previous_inner` the inner results before the step. The results have the
+  fields `inner_results` and `step`.
   """
 
   replays = False  # Whether adapting steps replay the proposal.

@@ -166,7 +166,7 @@ def check_count(value, name, example):
 
 
 def check_gain(gain):
-  """Refuses gains below 1, with which the start would never be forgotten."""
+  """Refuses gains below 1, which would weigh early steps more than later."""
   if not _holds(gain, lambda x: x >= 1.0):
     raise ValueError(
       f'`gain` must be at least 1, but got {gain!r}. Write `gain=1.0` to weigh '
@@ -184,7 +184,7 @@ def check_seed(seed):
 
 
 def _holds(value, is_allowed, is_array=False):
-  """Returns whether all numbers of `value` are allowed or unknown."""
+  """Returns whether all numbers are allowed, or True if one is unknown."""
   leaves = tf.nest.flatten(value)
   known = [tf.get_static_value(x) if tf.is_tensor(x) else x for x in leaves]
   if any(x is None for x, leaf in zip(known, leaves) if tf.is_tensor(leaf)):

@@ -6,7 +6,7 @@ __all__ = ['apply_if', 'in_stage']
 
 
 def apply_if(predicate, function, *values):
-  """Returns `function(*values)` where the predicate holds, else `values`.
+  """Returns `function(*values)` if the predicate holds, else `values`.
 
   The conditional is a loop of at most one iteration instead of `tf.cond`. XLA
   keeps values of a loop in place, but copies them in branches of `tf.cond`.
@@ -47,8 +47,8 @@ def in_stage(function, *args):
   start = tf.nest.map_structure(
     lambda spec: tf.zeros(spec.shape, spec.dtype), traced.structured_outputs
   )
-  # This is always true, also for NaN, but XLA and graph optimizers do not know.
-  # A negated comparison would be rewritten, and then be False for NaN.
+  # Always true, also for NaN, but XLA and graph optimizers do not know. They
+  # would rewrite a negated comparison, which would then be False for NaN.
   goes = tf.math.is_nan(first) | (first <= 0.0) | (first > 0.0)
   (results,) = apply_if(goes, lambda _: [traced(*args)], start)
   return results

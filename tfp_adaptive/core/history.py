@@ -50,7 +50,7 @@ class History(
   def merged(cls, parts, before):
     """Returns a history whose rows are taken from the shards in turn.
 
-    A shard has only states of its own chains. All shards get an equal share.
+    A shard's history has only states of the shard's own chains.
     """
     del before
     place = tf.range(ps.shape(parts[0].points)[0]) % len(parts)
@@ -118,7 +118,7 @@ def add(history, rows, seed):
   dtype = rows.dtype
   place_seed, keep_seed = random.split(seed, 2)
   index = tf.range(num_rows)
-  # Each chain has whole rows, because two chains must not write to one row.
+  # Each chain has rows of its own, because two chains must not write to one.
   first = index * num_points // num_rows
   width = (index + 1) * num_points // num_rows - first
   # Uniforms are in (0, 1], and a 1 would give a row of the next chain.
@@ -159,7 +159,7 @@ def effective_size(point_weights):
 def spread(points, point_weights, count):
   """Returns `count` of the points, evenly spaced by cumulative weight.
 
-  Rows at equal distances could be empty while the history fills.
+  Equally spaced rows may be empty while the history fills.
   """
   share = tf.cumsum(point_weights) / tf.reduce_sum(point_weights)
   spots = tf.linspace(tf.constant(0.0, share.dtype), 1.0, 2 * count + 1)[1::2]
@@ -168,10 +168,7 @@ def spread(points, point_weights, count):
 
 
 def _at_most(rows, num_points, num_seen):
-  """Returns at most `num_points` of the rows, and the numbers of their chains.
-
-  If there are more chains than points, the chains take turns.
-  """
+  """Returns at most `num_points` rows, and the numbers of their chains."""
   num_rows = ps.shape(rows)[0]
   static = tf.get_static_value(num_rows)
   if static is not None and static <= num_points:

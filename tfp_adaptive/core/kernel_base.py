@@ -1,8 +1,8 @@
 """The base class of all kernels.
 
 `tfpa.frozen`, costs, warnings and traces call these methods of each nested
-kernel. A method uses only the kernel's own results. A new kernel overrides the
-methods that apply to it, and no other module has to know the kernel.
+kernel. A new kernel overrides the methods that apply to it, and no other module
+has to know the kernel.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class StepKind(NamedTuple):
   Attributes:
     is_adapting: Whether the step adapts.
     is_replayed: Whether an outer adaptation replays the proposal.
-    beside: Cost that outer adaptations add to the replay.
+    beside: Cost that outer adaptations add to that of the replay.
     mean_num_steps: Mean number of leapfrog steps of adapting steps, if an outer
       adaptation has counted them.
   """
@@ -37,7 +37,11 @@ class StepKind(NamedTuple):
 
 
 class Kernel(tfp_private.TransitionKernel):
-  """Base of the kernels; `_parameters` are the constructor's arguments."""
+  """Base of the kernels; `_parameters` are the constructor's arguments.
+
+  In all methods, `results` are this kernel's own results, and `state` is the
+  state of the chains in this kernel's own space.
+  """
 
   # Whether `target_log_prob` of the results is the likelihood alone.
   has_prior_apart = False
@@ -54,18 +58,11 @@ class Kernel(tfp_private.TransitionKernel):
     return self._parameters['name'] or type(self).__name__
 
   def frozen_at(self, results: Any) -> tfp_private.TransitionKernel:
-    """Returns a kernel with the learned values, which no longer adapts.
-
-    Args:
-      results: This kernel's own results.
-    """
+    """Returns a kernel with the learned values, which no longer adapts."""
     return self.copy(**self.learned_at(results))
 
   def learned_at(self, results: Any) -> dict[str, Any]:
     """Returns the learned arguments of the constructor, by name.
-
-    Args:
-      results: This kernel's own results.
 
     Raises:
       ValueError: If the kernel learns nothing.
@@ -75,9 +72,6 @@ class Kernel(tfp_private.TransitionKernel):
 
   def operator_at(self, results: Any) -> tf.linalg.LinearOperator:
     """Returns the learned scale factor C, without the step size.
-
-    Args:
-      results: This kernel's own results.
 
     Raises:
       ValueError: If the kernel does not move by a single matrix.
@@ -99,31 +93,17 @@ class Kernel(tfp_private.TransitionKernel):
     return None
 
   def fitted_at(self, state: Any, results: Any) -> Any:
-    """Returns the results after a fit on the host.
-
-    Args:
-      state: State of the chains in this kernel's own space.
-      results: This kernel's own results.
-    """
+    """Returns the results after a fit on the host."""
     del state
     return results
 
   def scalars_at(self, results: Any) -> dict[str, tf.Tensor]:
-    """Returns [] Tensors by name that describe the adaptation.
-
-    Args:
-      results: This kernel's own results.
-    """
+    """Returns [] Tensors by name that describe the adaptation."""
     del results
     return {}
 
   def warnings_before(self, state: Any, results: Any) -> Iterator[str]:
-    """Yields warnings for the user before the first step.
-
-    Args:
-      state: State of the chains in this kernel's own space.
-      results: This kernel's own results.
-    """
+    """Yields warnings for the user before the first step."""
     del state, results
     return iter(())
 

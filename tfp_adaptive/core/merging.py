@@ -22,7 +22,8 @@ class Merging:
   """Base of the namedtuples whose fields have rules of their own.
 
   Attributes:
-    merge_rules: Field -> function of (values of the shards, value before).
+    merge_rules: Field -> function of (values of the shards, merged value of
+      the last merge).
   """
 
   __slots__ = ()
@@ -34,7 +35,7 @@ class Merging:
 
     Args:
       parts: Results of each shard, a list.
-      before: Results that all shards had before.
+      before: Results of the last merge, which all shards had.
     """
     columns = zip(cls._fields, zip(*parts), before)
     return cls(
@@ -50,7 +51,7 @@ def merged(parts, before):
 
   Args:
     parts: List of structures, one of each shard.
-    before: The structure that all shards had before.
+    before: The structure that all shards had after the last merge.
   """
   one = parts[0]
   if isinstance(one, Merging):
@@ -89,8 +90,8 @@ def largest(values, before):
   """Returns the largest value, for the step numbers of a schedule.
 
   Step numbers differ between shards, because searches for a first scale end at
-  different steps. The mean may be no whole number. An optimizer that acts at
-  every n-th update would then never act.
+  different steps. Their mean need not be a whole number. With such a number, an
+  optimizer that acts at every n-th update would never act.
   """
   del before
   return tf.reduce_max(tf.stack(values), axis=0)
@@ -103,7 +104,7 @@ def first(values, before):
 
 
 def stacked(values, before):
-  """Returns the results of several samplers, each merged on its own."""
+  """Merges results with a leading axis of samplers, each sampler on its own."""
   count = tf.nest.flatten(before)[0].shape[0]
   each = [
     merged([_at(value, i) for value in values], _at(before, i))

@@ -4,9 +4,9 @@ It differs from `tfp.mcmc.MetropolisHastings` in two ways:
 
 * The uniform comes from `core/random`, so that the decision is the same in
   eager mode, in a graph and under XLA.
-* `accepted_results` lack the fields that describe one step (`seed`, `noise`,
-  `trajectory`). `proposed_results` lack the fields that all chains share
-  (params and lengths).
+* In `accepted_results`, fields that describe one step are `[]` (`seed`,
+  `noise`, `trajectory`). In `proposed_results`, fields that all chains share
+  are `[]` (params and ranges of leapfrog steps).
 """
 
 import tensorflow as tf

@@ -51,11 +51,11 @@ class ProposalResults(
     preconditioner_params: Params of the scale factor, which all chains share.
     step_size: Multiplies the scale factor; [] or [chains..., 1].
     num_leapfrog_steps: Range (fewest, most) from which the number of leapfrog
-      steps is drawn, [2] int32, if it is learned; else `[]`.
+      steps is drawn, [2] int32, if the range is learned; else `[]`.
     noise: The standard normals of the step, [chains..., event_size].
     trajectory: What a replay needs from the intermediate steps; `[]` for most
       proposals.
-    seed: [2] int32.
+    seed: Seed of the step, [2] int32.
   """
 
   __slots__ = ()
@@ -280,7 +280,7 @@ def _check_parts(target_log_prob_fn, preconditioner):
 
 
 def check_log_prob(log_prob, init_state):
-  """Refuses a target of another dtype or without leading chain dimensions."""
+  """Refuses a target of another dtype than the state or of a wrong shape."""
   parts = tf.nest.flatten(init_state)
   dtypes = {part.dtype.base_dtype for part in parts}
   # `state_parts.flatten` refuses parts of several dtypes.

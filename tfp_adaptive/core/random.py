@@ -1,11 +1,11 @@
 """Counter-based draws, the same in eager mode, in a graph and under XLA.
 
 `alg='auto_select'` picks another generator under XLA, with other draws. Even
-with Philox, TF's floats differ by device. Therefore seed words are masked to
-non-negative numbers, Philox draws 64-bit integers, and this file converts them
-to floats. The integers agree exactly, and normals up to the rounding of log and
-sqrt. TF's gamma draws and shuffle are not used, because they have no XLA
-kernel.
+with Philox, TF's floats differ by device. Therefore Philox draws 64-bit
+integers from seeds with non-negative words, and this file converts the integers
+to floats. The integers agree exactly, and normals agree up to the rounding of
+log and sqrt. TF's gamma draws and shuffle are not used, because they have no
+XLA kernel.
 """
 
 import numpy as np
@@ -51,7 +51,7 @@ def fold_in(seed, data):
 
 
 def uniform(shape, dtype, seed):
-  """Draws uniforms in (0, 1], never 0: safe under a logarithm."""
+  """Draws uniforms in (0, 1], which have finite logarithms."""
   size = ps.reduce_prod(ps.convert_to_shape_tensor(shape, dtype=tf.int32))
   first, _ = _uniform_pairs(size, dtype, seed)
   return tf.reshape(first, shape)

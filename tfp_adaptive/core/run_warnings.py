@@ -40,7 +40,7 @@ def at_bounds(criterion, state, problem, accepted):
     accepted: Decisions of the draws, numpy bool, or `None`.
   """
   traced = criterion.trace(state)
-  # The entropy weight rises while the acceptance is above its target.
+  # The entropy weight rises to its bound while the acceptance is above target.
   may_be_high = criterion.may_exceed_target and (
     accepted is not None and np.mean(accepted) > criterion.target_accept_prob
   )

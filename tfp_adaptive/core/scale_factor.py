@@ -39,7 +39,7 @@ def apply(operator, rows, adjoint=False):
 
 
 def _apply_dense(matrix, rows, adjoint):
-  """Multiplies rows by the transposed matrix, which copies no rows."""
+  """Returns rows M^T, or rows M if `adjoint`, without a copy of the rows."""
   product = tf.matmul(as_rows(rows), matrix, transpose_b=not adjoint)
   return tf.reshape(product, ps.shape(rows))
 
@@ -52,7 +52,7 @@ def unapply(operator, rows, adjoint=False):
 
 
 def positive(scales, min_scale):
-  """Returns positive scales after a step on raw params.
+  """Returns scales made positive after a step that may change their signs.
 
   Args:
     scales: [d], of any sign.
@@ -65,7 +65,7 @@ def positive(scales, min_scale):
 
 
 def at(preconditioner, params):
-  """Returns C(params); `log_abs_det` is a Tensor function of `params`."""
+  """Returns C as a function of its raw params, without a tangent."""
   operator = preconditioner.operator(params)
   return interfaces.ScaleFactor(
     apply=lambda v: apply(operator, v),
@@ -77,10 +77,11 @@ def at(preconditioner, params):
 
 
 def around(preconditioner, params, tangent):
-  """Returns C(params) (I + E), differentiable in the tangent at zero.
+  """Returns C(params) (I + E), differentiable in the tangent E at zero.
 
   E must be zero, because no product with E is computed. The gradients in E are
-  outer products of rows that are computed anyway. For any rows c, e, g and v:
+  outer products of rows that are computed anyway. These are expressions in rows
+  c, e, g and v, each with its gradient:
 
     c^T C (I + E) v:        (C^T c) v^T
     c^T (I + E)^T C^T g:    (C^T g) c^T

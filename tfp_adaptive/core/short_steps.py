@@ -16,7 +16,7 @@ If the target has no narrow region, short steps are wasted. The warm-up counts
 proposals with a log ratio of at most -20, which are almost never accepted. If
 more than 1 in 1000 proposals are of this kind, short steps continue. Gaussians,
 regressions and item responses had none in 32,000 proposals. Funnels and
-hierarchies have one in 2 to 1000.
+hierarchies have one such proposal in 2 to 1000.
 
 With `while_adapting`, only adapting steps are short. All chains share one step
 size, and a chain may start where the target is far steeper than elsewhere. An
@@ -45,7 +45,7 @@ __all__ = ['ShortSteps', 'ShortStepsResults', 'around', 'check_share', 'draw']
 
 _SHORTEST = 0.1
 _SHARE = 0.2  # Share of short steps if a narrow region was found.
-_MOST_LOST = 1e-3  # A larger share of log ratios up to `_NEVER` shows a region.
+_MOST_LOST = 1e-3  # More log ratios of at most `_NEVER` show a narrow region.
 _NEVER = -20.0  # Proposals with this log ratio are almost never accepted.
 _GAIN = 4.0  # How fast proposals of the first steps are forgotten.
 _NOTHING = interfaces.Cost(matrix_product=0)
@@ -225,7 +225,7 @@ class ShortSteps(kernel_base.Wrapper):
     return around(inner, 0, share, self._parameters['shortest'])
 
   def cost_at(self, results, kind):
-    """Returns the mean cost; a short step costs as much as without adapting."""
+    """Returns the mean cost; a short step costs as much as a frozen step."""
     inner = None if results is None else results.inner_results
     taught = stack.cost(self.inner_kernel, inner, kind)
     if taught is None:

@@ -19,7 +19,7 @@ _Arguments = ParamSpec('_Arguments')
 _Part = TypeVar('_Part')
 
 _WIDTH = 80
-# Not shown: names, and the functions by which TFP finds the step size.
+# Inner kernels have lines of their own; names and TFP's functions are left out.
 _NOT_SHOWN = {
   'inner_kernel',
   'name',
@@ -52,7 +52,7 @@ def remembers_call(
 
 
 def kernel(kernel: Any) -> str:
-  """Returns a text with nested kernels, one below the other, and arguments.
+  """Returns nested kernels with their arguments, one below the other, as text.
 
   Arguments that are `None` or have their default are left out.
 
@@ -81,7 +81,7 @@ _kernel = kernel
 
 
 def _is_same(value: Any, default: Any) -> bool:
-  if tf.is_tensor(value):  # TFP's kernels convert their arguments.
+  if tf.is_tensor(value):  # TFP's kernels convert their arguments to Tensors.
     value = tf.get_static_value(value)
     value = value.item() if value is not None and value.size == 1 else value
   if isinstance(value, float) and isinstance(default, float):

@@ -209,7 +209,7 @@ def metropolis_hastings_results(results):
 def frozen(kernel, results):
   """Returns a kernel with the values that `kernel` has learned.
 
-  TFP's adaptation wrappers are removed, and its other wrappers stay.
+  TFP's adaptation wrappers are removed, and TFP's other wrappers stay.
   """
   if isinstance(kernel, kernel_base.Kernel):
     return kernel.frozen_at(results)

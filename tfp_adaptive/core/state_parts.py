@@ -155,8 +155,8 @@ def value(target_log_prob_fn, state, shape=None):
   Args:
     target_log_prob_fn: Called as TFP calls targets.
     state: Tensor or structure of Tensors, [chains..., event...].
-    shape: Shape of an earlier value, because the value of Python code has no
-      static shape in a graph.
+    shape: Shape of an earlier value, or `None`. It is set if the value has no
+      static shape, which happens with Python code in a graph.
   """
   return _call(target_log_prob_fn, fresh(state), shape)
 

@@ -1,7 +1,7 @@
 """Rules that adapt step sizes to the acceptance rate, and their bounds.
 
-TFP's dual averaging wraps a kernel (`tuned`). Wrappers that learn more
-than a step size use the rule of Robbins and Monro (`change`):
+TFP's dual averaging wraps a kernel (`tuned`). Wrappers that learn more than a
+step size use the rule of Robbins and Monro (`change`):
 
   log s <- log s + rate_t (accept - target).
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def largest(dtype):
-  """Returns the upper bound of s, 4e9 in float32. The lower is its inverse."""
+  """Returns the upper bound of s, 4e9 in float32; its inverse is the lower."""
   return float(tf.as_dtype(dtype).max) ** 0.25
 
 
@@ -67,16 +67,17 @@ def tuned(
 ):
   """Puts TFP's dual averaging of a step size around a kernel.
 
-  An ignored step counts as accepted at the target rate.
+  A step that says nothing about the step size, such as a short step, counts as
+  accepted at the target rate.
 
   Args:
-    kernel: Kernel whose results have the two names below.
+    kernel: Kernel whose innermost results have the two fields named below.
     num_adaptation_steps: Steps that tune.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: Name of the innermost result that is tuned, within the bounds.
     log_accept_ratio: Name of the innermost result that has the log ratio.
-    says_nothing_fn: (results) -> [] bool, whether to ignore a step. By default
-      short steps are ignored.
+    says_nothing_fn: (results) -> [] bool, whether the last step says nothing.
+      By default short steps say nothing.
 
   Returns:
     A `tfp.mcmc.DualAveragingStepSizeAdaptation`.

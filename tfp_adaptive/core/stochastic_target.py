@@ -5,9 +5,10 @@ Such a target takes a seed and returns the logarithm of a positive estimate:
   target_log_prob_fn(*parts, seed=seed) = log pi(x) + log W,   E[W | x] = 1
 
 Pseudo-marginal Metropolis-Hastings keeps the estimate that was drawn when a
-state was proposed. It leaves pi(x) w p(w | x) invariant, whose marginal in x is
-pi. A second estimate at the current state would make the chain inexact. Kernels
-keep the estimate in `target_log_prob` of their accepted results.
+state was proposed. With p the density of W, the chain leaves pi(x) w p(w | x)
+invariant. The marginal in x of this density is pi. A second estimate at the
+current state would make the chain inexact. Kernels therefore keep the estimate
+in `target_log_prob` of their accepted results.
 
 The draws depend on the mode of execution. A target that calls
 `tf.random.stateless_normal` gets other numbers under XLA than without.

@@ -1,8 +1,8 @@
 """Calls the user's log density, and explains the error if the call fails.
 
 TFP passes a list as positional arguments, a dict as keyword arguments, and
-anything else as one argument. If a density does not fit, or uses numpy, the
-error names operations that the user did not write.
+anything else as one argument. If a density does not take these arguments, or
+uses numpy, the original error names operations that the user did not write.
 """
 
 import inspect
@@ -86,7 +86,7 @@ def call(target_log_prob_fn, state):
 
 
 def explained(error, what):
-  """Returns a `ValueError` that says what to write.
+  """Returns a `TargetError` that says what to write.
 
   Args:
     error: The exception that was raised.

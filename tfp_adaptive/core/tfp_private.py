@@ -63,7 +63,7 @@ safe_sum = mcmc_util.safe_sum
 def find_innermost(results, name):
   """Returns the innermost field called `name`, or `None` if there is none.
 
-  Some of TFP's results raise an error when a field is read; this gives `None`.
+  Also returns `None` if reading a field of TFP's results raises an error.
   """
   try:
     return get_innermost(results, name, default=None)
@@ -72,9 +72,10 @@ def find_innermost(results, name):
 
 
 def forget_bijections(graph):
-  """Empties TFP's cache of what bijectors computed inside of a graph.
+  """Removes from TFP's cache what bijectors computed inside a graph.
 
-  An entry with a log determinant refers to its graph and is never removed.
+  TFP never removes an entry with a log determinant, because the entry keeps its
+  graph alive.
   """
   storage = tfp.bijectors.Bijector._cache.storage
   for key in list(storage):
@@ -115,7 +116,7 @@ def distributions_of_parts(model):
 
 
 def in_structure(model, parts):
-  """Returns the values of all parts that are not pinned, in their structure."""
+  """Returns flat values of the unpinned parts in the structure of the model."""
   return model._model_unflatten(parts)
 
 
@@ -138,8 +139,8 @@ def inlined(concrete):
 def by_name(model, values):
   """Returns values of some parts in the structure of a joint distribution.
 
-  The result is the `value` of `sample` and `sample_distributions`. If parts
-  were passed by keyword, the names `seed` and `name` would clash.
+  The result is the argument `value` of `sample` and `sample_distributions`. If
+  parts were passed by keyword, the names `seed` and `name` would clash.
 
   Args:
     model: `tfd.JointDistribution`.

@@ -1,10 +1,11 @@
 """Lets `tf.vectorized_map` keep loops that all elements leave together.
 
-An automatically batched joint distribution vectorizes its density. TF then
-converts a loop to a loop in which elements may end at different iterations. XLA
-cannot compile the converted loop, and without XLA this loop is slow. If the
-condition is the same for all elements, as in `tf.scan`, a plain loop with the
-vectorized body gives the same results.
+Elements are the rows over which a function is mapped. An automatically batched
+joint distribution vectorizes its density. TF then converts a loop to a loop in
+which elements may end at different iterations. XLA cannot compile the converted
+loop, and without XLA this loop is slow. If the condition is the same for all
+elements, as in `tf.scan`, a plain loop with the vectorized body gives the same
+results.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ _LOCK = threading.RLock()
 
 @contextlib.contextmanager
 def in_step():
-  """Lets `tf.vectorized_map` keep such loops while the context is open."""
+  """Keeps loops that all elements leave together while the context is open."""
   registry = pfor._pfor_converter_registry
   with _LOCK:
     before = {kind: registry[kind] for kind in _KINDS}

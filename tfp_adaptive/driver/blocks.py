@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 _DIVERGENCE = -1000.0  # Largest log acceptance ratio of a divergence.
-# Operations whose size is the block length. It does not affect the draws, so
-# digests leave it out.
+# Operations whose size is the block length. Digests leave this size out,
+# because it does not affect the draws.
 _SIZED_BY_BLOCK = ('TensorListReserve', 'TensorListStack')
 
 
@@ -58,7 +58,7 @@ def build(kernel, trace_fn, block_size, jit_compile, known=None):
     trace_fn: Function of (state, kernel_results); its result is recorded.
     block_size: Results that one block can hold, int.
     jit_compile: Whether XLA compiles the block.
-    known: `known_programs.Known`. Its programs are not compiled again.
+    known: `None`, or `known_programs.Known`, whose programs are reused.
   """
   block = _program(kernel, trace_fn, block_size)
   compiled = tf.function(block, jit_compile=jit_compile, autograph=False)
@@ -138,13 +138,14 @@ def _program(kernel, trace_fn, block_size):
 
 
 def default_trace(state, results):
-  """Returns the trace that every kernel has, a dict of [chains...]."""
+  """Returns what is recorded for every kernel, a dict of [chains...]."""
   del state
   trace = stack.recorded(results)
   diverging = trace.pop('has_divergence', None)
   if diverging is None and 'log_accept_ratio' in trace:
     ratio = trace['log_accept_ratio']
-    # In a graph, TensorFlow would turn `~(ratio > _DIVERGENCE)` into `<=`.
+    # In a graph, TensorFlow would turn `~(ratio > _DIVERGENCE)` into `<=`,
+    # which is false for NaN.
     diverging = (ratio <= _DIVERGENCE) | tf.math.is_nan(ratio)
   if diverging is not None:
     trace['diverging'] = diverging
@@ -168,7 +169,7 @@ def sample_stats(
     A dict of Tensors. `target_log_prob`, `is_accepted`, `log_accept_ratio` and
     `diverging` are [chains...]. `step_size` is [] or [chains..., 1]. Scalars of
     the adaptation are []: `mean_accept_prob`, `log_scale` (log |det C| / d),
-    `num_dropped_gradients` (non-finite ones so far), and numbers of the
+    `num_dropped_gradients` (non-finite gradients so far), and numbers of the
     criterion, such as `entropy_weight`.
 
   Example:

@@ -63,8 +63,8 @@ class Checkpoint:
   def load(self):
     """Returns (leaves, step, blocks, seconds), or None before the first save.
 
-    `blocks` is an iterator that reads one block at a time. All blocks are
-    checked before.
+    `blocks` is an iterator that reads one block at a time. All blocks have been
+    checked by then.
 
     Raises:
       CheckpointError: If a file is damaged or belongs to another run.
@@ -110,7 +110,7 @@ class State:
     self._argument = argument
 
   def save(self, leaves, **header):
-    """Writes state and kernel results, a flat list, with JSON values."""
+    """Writes `leaves`, the flat state and kernel results, and JSON values."""
     header.update(run=self._run, argument=self._argument)
     arrays = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
     _write(self._path, archive.seal(header, arrays))

@@ -6,9 +6,9 @@ closures and the globals that the code names. It also covers the contents of
 containers and instances, and of classes and modules that users wrote.
 
 Library modules, and values without stable content, are identified by name.
-Functions of libraries are identified by name and by the values in their
-closures. If a value holds more than 20,000 others, as a compiled function of
-PyTensor does, only its code is digested.
+Functions of libraries are identified by their names, defaults and the values in
+their closures. If the digested value holds more than 20,000 others, as a
+compiled function of PyTensor does, only its names and its code are digested.
 """
 
 import ctypes
@@ -32,8 +32,8 @@ _LIBRARIES = tuple(
   sysconfig.get_path(kind)
   for kind in ('stdlib', 'platstdlib', 'purelib', 'platlib')
 )
-# Operations that store a name, and operations between an addition and its
-# store.
+# Bytecode operations that store a name, and those that may stand between an
+# addition in place and its store.
 _STORES = frozenset(['STORE_ATTR', 'STORE_DEREF', 'STORE_GLOBAL'])
 _MOVES = frozenset(['CACHE', 'ROT_TWO', 'SWAP'])
 _PACKAGE = __name__.partition('.')[0]
@@ -60,8 +60,8 @@ _CACHES = frozenset(
     '_single_sample_distributions',
   ]
 )
-# Classes of TensorFlow whose attributes are names, numbers and addresses of the
-# process.
+# Classes of TensorFlow whose attributes differ between processes: names, counts
+# and addresses.
 _GRAPHS = frozenset(
   [
     'AtomicFunction',
@@ -144,7 +144,7 @@ def _parts(value, seen, depth, count):
 def _array_parts(value):
   try:
     array = np.asarray(value)
-  except NotImplementedError:  # The digest of a graph covers its Tensors.
+  except NotImplementedError:  # The digest of its graph covers this Tensor.
     return
   yield f'{array.dtype}{array.shape}'.encode()
   yield (
@@ -196,7 +196,7 @@ def _inner(value):
 
 
 def _methods(kind):
-  """Returns dicts of what a user's class and its bases by users define."""
+  """Returns dicts of what a class and its bases define if users wrote them."""
   return [
     {
       name: part
@@ -211,7 +211,7 @@ def _methods(kind):
 
 
 def _is_written(name):
-  """Whether a module is a user's: not in a library's folder, or interactive."""
+  """Returns whether a user wrote a module, in a file or interactively."""
   if name.partition('.')[0] == _PACKAGE:  # This library.
     return False
   file = getattr(sys.modules.get(name), '__file__', None)
@@ -221,7 +221,7 @@ def _is_written(name):
 
 
 def _held(value):
-  """Returns the content of an instance: dict, slots, or parts for a copy."""
+  """Returns the dict and slots of an instance, or else the parts of a copy."""
   if isinstance(value, _BY_TYPE):
     return []
   # Slots of a library's class may be caches.

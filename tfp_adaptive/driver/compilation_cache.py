@@ -4,7 +4,7 @@ This is XLA's own cache, which works on CPUs. It identifies a program only by a
 digest of the program. Code for another processor would be loaded and may crash,
 so the folder is named by version, flags and processor. Names of functions are
 part of the digest. They contain numbers that grow with every earlier trace, so
-tracing a block first raises the counter to a round number.
+tracing a block first raises their counter to a multiple of 100,000.
 """
 
 import hashlib

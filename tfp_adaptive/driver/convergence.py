@@ -1,9 +1,9 @@
 """Rank-based R-hat and effective sample sizes of the draws of a run.
 
 Chains are split in halves, which detects a chain that drifts. Normal scores of
-ranks replace the draws, so that heavy tails do no harm. With hundreds of
-chains, which may be short, R-hat is nested. Chains that all miss the same
-region still agree.
+ranks replace the draws, so that heavy tails do no harm. With 256 chains or
+more, R-hat is nested, so that chains may be short (`nested_rhat`). No number
+here detects a region that all chains miss.
 
 ArviZ computes the same numbers, up to rounding, in twice the time: 0.66 s
 instead of 0.35 s for 1000 draws of 8 chains and 100 coordinates on one CPU. But
@@ -42,11 +42,11 @@ __all__ = [
 FEWEST_DRAWS = 100
 LARGEST_RHAT = 1.01
 LEAST_ESS = 400.0
-# Most numbers in memory for a group of coordinates, and for one coordinate,
-# whose draws are thinned above that. A number takes about 90 bytes.
+# Most numbers in memory for a group of coordinates, and for one coordinate. The
+# draws of one coordinate are thinned above that. A number takes about 90 bytes.
 MOST_AT_ONCE = 2**20
 _MOST_OF_ONE = 2**22
-_MOST_RANKED_AT_ALL = 2**24  # Ranking a number takes some microseconds.
+_MOST_RANKED_AT_ALL = 2**24  # Ranking each number takes some microseconds.
 _FEWEST_ROWS = 16  # Fewest draws of a chain that thinning leaves.
 _MOST_RANKED = 256  # Most coordinates to rank, worst by unranked R-hat.
 _MOST_RANKED_NUMBERS = 2**23  # Most ranked numbers with many chains.
@@ -64,7 +64,7 @@ class Diagnosis(NamedTuple):
     ess_bulk: Effective draws of all chains for normal scores of ranks.
     ess_tail: The smaller ESS of the two tail indicators.
     ess_moments: The smaller ESS of the draws and of their squared deviations.
-      It gives the standard errors of a mean and of a deviation.
+      The standard errors of a mean and of a standard deviation follow from it.
   """
 
   rhat: np.ndarray
@@ -98,7 +98,7 @@ def worst(states, num_chain_dims):
     num_chain_dims: Number of dimensions that are chains.
 
   Returns:
-    The largest R-hat and the smallest sizes, with the names of their
+    The largest R-hat and the smallest ESS, with the names of their
     coordinates. Empty if no coordinate ever moved.
   """
   parts = tf.nest.flatten(states)
@@ -232,8 +232,8 @@ def _ess(halves):
 
     N / (1 + 2 sum_{t > 0} rho_t), at most N log10 N.
 
-  By Geyer's rule the sum runs over pairs rho_2t + rho_2t+1. It ends at the
-  first negative pair, and each pair is at most as large as the one before it.
+  By Geyer's rule the sum runs over pairs rho_2t + rho_(2t+1). The sum ends at
+  the first negative pair, and no pair counts more than the pair before it.
   """
   n, m = halves.shape[:2]
   centred = halves - halves.mean(axis=0)

@@ -63,7 +63,7 @@ def check_starts(results):
 
 def _check_finite(values, of, wanted):
   bad = np.argwhere(~np.isfinite(values))
-  if not len(bad):  # A bad scalar has one empty index.
+  if not len(bad):  # A bad value without chain axes has one empty index.
     return
   shown = ', '.join(
     f'{run_warnings.chain_name(index)} ({values[tuple(index)]})'
@@ -145,7 +145,7 @@ def _mixing_warnings(kernel, state, results):
 
 
 def _elsewhere(x):
-  """Returns the row farthest from the first, or another if all are equal."""
+  """Returns the row farthest from the first, or the first + 1 if all agree."""
   apart = np.sum(np.reshape(x - x[:1], [len(x), -1]) ** 2, axis=-1)
   far = int(np.argmax(apart))
   return x[far : far + 1] if apart[far] > 0.0 else x[:1] + 1
@@ -221,8 +221,8 @@ def warnings_after(kernel, states, trace, results, worst):
   for one, _, own in stack.ours(kernel, None, results):
     yield from one.warnings_after(own, trace)
   if has_prior_apart(kernel):
-    # The outer step size wrapper tunes moves of the field, the inner wrapper
-    # moves of the hyperparameters.
+    # The outer step size wrapper tunes moves of the field. The inner wrapper
+    # tunes moves of the hyperparameters.
     kernels = stack.kernels(kernel)
     tuners = [k for k in kernels if 'target_accept_prob' in k.parameters]
     for k, prefix in zip(tuners, ('', 'hyper_')):
@@ -273,7 +273,7 @@ def _convergence_warnings(worst):
 
 
 def _is_at_its_largest(tuned):
-  """Whether a step size is at its bound and cannot grow further."""
+  """Returns whether a step size is at its bound and cannot grow further."""
   if tuned is None or not len(tuned):
     return False
   return tuned[-1] > 0.5 * step_sizes.largest(tuned.dtype)

@@ -68,14 +68,14 @@ class DrawsOnDisk:
     template = _one_row(structure)
     _check_names([n for group, n in self._named(template) if group == _STATS])
     self._in_tree = self._leaves_in_tree(template)
-    # With another block size, rows would be in other files.
+    # The file of a row depends on the block size, so that a run must keep it.
     self._state = checkpoint_lib.State(
       folder, dict(run, block_size=block_size, layout=_LAYOUT), 'draws_dir'
     )
     self._arrays = None
     self._num_rows, self._sizes = 0, []
-    # Rows of the adaptation's trace that do not fill a file yet. They occur
-    # because shards are merged after blocks of other lengths.
+    # Rows of the trace of adaptation that do not fill a file yet. They occur if
+    # a block ends early, where shards are merged or a fit is due.
     self._pending = []
     self._saved = None
 
@@ -110,7 +110,7 @@ class DrawsOnDisk:
     return leaves, header['step'], header['seconds']
 
   def append(self, block):
-    """Writes a block of rows; returns it."""
+    """Writes a block of rows, and returns the block."""
     start, discarded = self._num_rows, self._plan.num_discarded
     trace = self._trace_leaves(block)
     self._num_rows += len(trace[0])
@@ -219,7 +219,7 @@ class DrawsOnDisk:
   def _leaves_in_tree(self, template):
     """Returns {number of a leaf of the trace: its name in the tree}.
 
-    Only the tree holds these leaves, because it has the same values.
+    During sampling only the tree holds these leaves, with the same values.
     """
     stats = [
       (name, rows)
@@ -294,7 +294,7 @@ class DrawsOnDisk:
     return arrays
 
   def _refuse_files(self):
-    """Refuses a folder with files that no such run wrote."""
+    """Refuses a folder that has files but no position of a run."""
     found = sorted({p.name for p in self._folder.glob('*')} - {*_HARMLESS})
     if found:
       more = ', ...' if len(found) > 4 else ''

@@ -22,12 +22,12 @@ NAME = '.lock'
 
 
 class FolderError(RuntimeError):
-  """The message says that another run writes to a folder, or none can."""
+  """The message says that another run writes to a folder, or that none can."""
 
 
 @contextlib.contextmanager
 def held(folder, is_shared=False):
-  """Holds the lock of a folder, which is created if missing.
+  """Holds the lock of a folder; creates the folder if it is missing.
 
   The operating system releases the lock of a process that dies.
 

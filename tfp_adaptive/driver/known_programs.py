@@ -2,7 +2,7 @@
 
 A kernel may be built again, for example if a notebook cell runs again or
 `sample_posterior` is called again. The kernel is then traced, which reads all
-that may have changed. If an equal program was compiled before, it runs instead.
+that may have changed. If an equal program was compiled before, that one runs.
 """
 
 import collections
@@ -51,8 +51,8 @@ class Known:
     """Returns the function of an equal program, or the given one.
 
     A program that reads a variable, a table or a file, or that calls Python, is
-    never shared, because it may change while its digest stays equal. A program
-    with much data is not shared either.
+    never shared, because what it reads may change while its digest stays equal.
+    A program with much data is not shared either.
 
     Args:
       concrete: `tf.types.experimental.ConcreteFunction`.

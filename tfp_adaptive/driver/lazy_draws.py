@@ -86,7 +86,7 @@ class LazyDraws:
     return np.array(rows[tuple(after)], order='C')[()]
 
   def blocks(self):
-    """Yields blocks [some draws, chains..., event...] as on disk."""
+    """Yields the blocks on disk, [some draws, chains..., event...]."""
     step = self._array.chunks[0 if self._chain_shape is None else 1]
     for start in range(0, len(self), step):
       yield self[start : start + step]
@@ -199,7 +199,7 @@ class LazyDraws:
 
 
 def _check_options(**options):
-  """Refuses options of numpy that draws on disk lack: `where`, `out`."""
+  """Refuses options of numpy that draws on disk lack, such as `out`."""
   given = [name for name, value in options.items() if value is not None]
   if given:
     raise ValueError(
@@ -209,7 +209,7 @@ def _check_options(**options):
 
 
 def _forwards(size, key):
-  """Returns (slice with a positive step, key of its rows that gives `key`)."""
+  """Returns (slice with a positive step, rest): x[slice][rest] = x[key]."""
   if isinstance(key, slice):
     rows = range(size)[key]
     if not rows:

@@ -14,9 +14,9 @@ superchain must have begun alike. Here their first draws are neighbors by rank,
 in the coordinate that is judged. Halves of a chain are in different
 superchains.
 
-R is 1 + O((tau / n)^2) for converged chains. It is large if the beginning of a
-chain predicts its later draws, for example in one of several modes. A drift of
-all chains together makes the halves differ.
+R is 1 + O((tau / n)^2) for converged chains. R is large if the beginning of a
+chain predicts its later draws, for example in one of several modes. R is also
+large if all chains drift together, because then the halves differ.
 
 Source: Margossian, Hoffman, Sountsov, Riou-Durand, Vehtari and Gelman (2024),
 Nested R-hat, https://arxiv.org/abs/2110.13017, section 3.
@@ -51,8 +51,8 @@ def by_beginning(halves):
 
   Args:
     halves: [n, 2 chains, d], the first halves of all chains, then the second
-      halves. If the groups do not divide the number of chains, some chains are
-      left out, at even distances by rank.
+      halves. If 16, the number of groups, does not divide the number of chains,
+      some chains are left out, at even distances by rank.
   """
   n, num_halves, size = halves.shape
   num_chains = num_halves // 2

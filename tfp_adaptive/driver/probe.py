@@ -1,9 +1,9 @@
-"""Reads a target at fixed points, to recognize another target.
+"""Reads a target at fixed points, to detect that the target has changed.
 
 The digest of a program does not cover what the program reads while it runs: a
 file, a lookup table, a data set, Python code. Values and gradients at fixed
 points change with all of these. Gradients are compared too, because a large
-constant hides a change of a float32 value, but not of a gradient.
+additive constant hides a change of a float32 value, but not of a gradient.
 
 A reading is made by the same uncompiled function each time. Readings on one
 machine are bit-identical, apart from the order of a few sums. Rounding differs
@@ -34,11 +34,11 @@ _GOLDEN = 0.6180339887498949
 # for all other numbers. Gradients round more, because large terms cancel.
 _SAME_MACHINE = 8.0, 32.0
 _OTHER_MACHINE = 512.0, 8192.0
-_TIMES_NOISE = 8.0  # Accepted multiple of the difference at one point.
-_RANDOM = 2.0**14  # A number that differs more at one point is random.
+_TIMES_NOISE = 8.0  # Accepted multiple of the change when a point is repeated.
+_RANDOM = 2.0**14  # A number that changes more at a repeated point is random.
 # A small number may be left by large terms that cancel. Its rounding is
-# therefore taken to be that of 1 for a log density, else that of a tenth of the
-# largest number.
+# therefore taken to be at least that of 1 for a log density, else at least that
+# of a tenth of the largest number.
 _SMALLEST_VALUE, _SMALLEST_SHARE = 1.0, 0.1
 # Environment variables that change how TensorFlow and NumPy round.
 _VARIABLES = (
@@ -55,9 +55,9 @@ def points(state: types.Structure, scale: Any = None) -> list:
 
   Args:
     state: Tensor or structure of Tensors, [chains..., event...].
-    scale: Deviations of a state that is one array, broadcast to its shape. The
-      second and third point are then moved by up to 1 and 2.5 deviations.
-      `None`: they are moved by at most 0.7, and by up to 0.05 + 0.3 |x|.
+    scale: Standard deviations of the coordinates, for a state that is one
+      array. The second point is moved by up to 1 deviation, the third by up to
+      2.5. `None`: by up to 0.7, and by up to 0.05 + 0.3 |x|.
   """
   moved = [
     tf.nest.map_structure(lambda part, n=n: _moved(part, n, scale), state)

@@ -3,9 +3,9 @@
   digest(node) = hash(op, attributes, digests of its inputs)
 
 The digest follows a graph from its outputs backwards, and is the same in any
-process. Functions are identified by their own digests, constants and captured
-Tensors by content. Names, devices, the order in which nodes were made, and
-nodes that no output needs do not count.
+process. Functions are identified by their own digests. Constants and captured
+Tensors are identified by their content. These do not count: names, devices, the
+order in which nodes were made, and nodes that no output needs.
 """
 
 import collections

@@ -2,8 +2,8 @@
 
 On a terminal and in a notebook, progress is one line that is rewritten.
 Elsewhere, a line is written every ten seconds. The logger `tfp_adaptive` logs
-the stages of a run at the level INFO. They go to stderr if the program has not
-set up logging.
+the stages of a run at the level INFO. Its messages go to stderr if your program
+has not set up logging.
 """
 
 import contextlib
@@ -29,8 +29,9 @@ class Update(NamedTuple):
 
   Attributes:
     phase: 'adapt' or 'sample'.
-    step: Number of steps that each chain has taken in this stage.
-    num_steps: Number of steps of the stage.
+    step: Steps that each chain has taken in this run of its kernel, warm-up
+      included.
+    num_steps: All steps of this run of the kernel.
     accept_rate: Share of accepted proposals in the last steps, or `None`.
   """
 
@@ -94,9 +95,9 @@ class Progress:
     Args:
       num_steps: Number of all steps.
       reports: `Reports`.
-      is_kept: Whether the bar stays when it ends. If not, it is part of a
-        larger run that reports itself, and lines are written only if it takes
-        long.
+      is_kept: Whether the bar stays when the steps end. If not, the steps are
+        part of a larger run that reports itself, and lines are written only if
+        the steps take long.
       stream: Stream to write to; `None`: stderr.
       num_discarded: Number of steps in the warm-up.
     """
@@ -204,7 +205,7 @@ class Progress:
 
 
 def _can_rewrite(stream):
-  """Returns whether a line can be rewritten: a terminal or a notebook."""
+  """Returns whether a stream rewrites lines, as terminals and notebooks do."""
   is_notebook = type(stream).__module__.startswith('ipykernel.')
   is_closed = getattr(stream, 'closed', False)
   return is_notebook or (not is_closed and stream.isatty())

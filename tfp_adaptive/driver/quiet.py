@@ -7,9 +7,9 @@ settings.
 
 Native messages describe the machine, and each comes once: when TensorFlow is
 imported, with its first operation, or with the first program of XLA. So this
-file triggers all three while `grep` filters stderr. `grep` also prints the
-last words of an import that aborts. TensorFlow before 2.21 writes two more
-lines whenever a graph is frozen, see `while_freezing`.
+file triggers all three while `grep` filters stderr. If the import aborts,
+`grep` still prints what was written before. TensorFlow before 2.21 writes two
+more lines whenever a graph is frozen, see `while_freezing`.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ _HAS_GPU = any(map(os.path.exists, _GPU_FILES))
 def filtered():
   """Removes TensorFlow's lines about the machine from stderr.
 
-  All lines are shown if the environment sets the level 0, and if there is no
+  All lines are shown if the environment sets the level 0, or if there is no
   stderr or no `grep`. They are also shown with a GPU, because some lines are
   about its driver.
   """
@@ -118,7 +118,7 @@ def while_freezing() -> contextlib.AbstractContextManager:
 
 
 def _is_for_users(record: logging.LogRecord) -> bool:
-  """Whether users can act on a message; not if this library retraces."""
+  """Returns whether to show a message; hides that this library retraces."""
   if 'triggered tf.function retracing' not in record.getMessage():
     return True
   frame = sys._getframe()

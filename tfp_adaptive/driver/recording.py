@@ -1,6 +1,6 @@
 """Keeps the records of a run in memory, with or without a checkpoint.
 
-`draws_on_disk.DrawsOnDisk` has the same methods.
+`draws_on_disk.DrawsOnDisk` has the same methods, except `rows_so_far`.
 """
 
 import numpy as np
@@ -11,8 +11,8 @@ __all__ = ['InMemory']
 class InMemory:
   """The records of a run, one array per leaf, filled block by block.
 
-  The arrays are made at their full length. Joining blocks at the end would need
-  twice the memory and more time.
+  The arrays have their full length from the start, because joining blocks at
+  the end would need twice the memory and more time.
 
   Args:
     num_discarded: Rows of discarded steps. These have a trace, but no rows of
@@ -51,8 +51,8 @@ class InMemory:
     for array, rows, start in zip(self._arrays, block, starts, strict=True):
       placed.append(array[start : start + len(rows)])
       placed[-1][...] = rows
-    # One statement changes all counts, so an interrupt leaves no half of a
-    # block.
+    # One statement changes all counts, so that an interrupt leaves no block
+    # that is counted in part.
     self._num_filled = [s + len(rows) for s, rows in zip(starts, block)]
     return placed
 

@@ -1,8 +1,9 @@
-"""Describes a run so that another run can be recognized: its identity.
+"""Describes the identity of a run, so that another run can be recognized.
 
 Digests of programs cover graphs and their constants. A digest of Python code
-covers the code that a graph calls. Values of the target at fixed points, see
-`probe`, cover all that programs and code read from outside while they run.
+covers the code that a graph calls. Values of the target at fixed points (see
+`probe`) reveal changes of anything that programs and code read from outside
+while they run.
 """
 
 import hashlib

@@ -42,7 +42,7 @@ __all__ = ['Cut', 'sample', 'sample_more', 'sample_until']
 _MAX_BLOCK_BYTES = 2**26
 _MAX_BLOCK_STEPS = 1000
 # A run with a time limit begins with a block of few steps. Each later block
-# takes at most this share of the remaining time.
+# takes at most a quarter of the remaining time.
 _FIRST_STEPS, _SHARE_OF_TIME = 4, 0.25
 
 
@@ -105,8 +105,8 @@ def sample(
     progress: Whether to show progress: a bar on a terminal or in a notebook,
       otherwise lines.
     checkpoint_dir: Folder to which every finished block is written, or `None`.
-      The same call resumes from it, but not if target, data, start, a setting
-      or a version has changed. Only one run at a time can write to it.
+      The same call resumes from this folder, but not if target, data, start, a
+      setting or a version has changed. Only one run at a time can write to it.
     draws_dir: Folder to which draws and trace are written block by block
       instead of kept in memory, or `None`. It must be empty, or belong to this
       run. The result reads slices of the draws, and `draws.zarr` in the folder
@@ -115,10 +115,11 @@ def sample(
     devices: Names of devices, one for each shard of the chains, such as
       `['/GPU:0', '/GPU:1']`; `'all'` for all devices; or `None` for one shard
       on TensorFlow's default device. Shards share what they learn, at first
-      after every step, later after up to 256 steps. Draws depend on the number
-      of shards, not on their devices, so a name may occur twice. A traced value
-      without a chain axis is computed by every shard. The mean is recorded; for
-      integers, the value of the first shard.
+      after every step, later after up to 256 steps. A name may occur twice, for
+      two shards on one device. This does not change the draws, which depend on
+      the number of shards only. A traced value without a chain axis is computed
+      by every shard. The mean is recorded; for integers, the value of the first
+      shard.
 
   Returns:
     A `SampleResult`.
@@ -185,7 +186,8 @@ def sample_until(  # noqa: D417
   Args:
     seconds_left: Function that returns how many seconds are left. `None` sets
       no limit.
-    kernel: As for `sample`, like all other arguments.
+    kernel: As for `sample`, like all other arguments except `reports`.
+    reports: `progress.Reports`.
 
   Raises:
     Cut: If time is up, or after Ctrl-C, if `seconds_left` is given.
@@ -414,14 +416,14 @@ class _Pace:
     return int(np.clip(steps // steps_per_row, 1, num_rows))
 
   def took(self, num_steps, seconds):
-    """Records the seconds of a step."""
+    """Records the seconds per step of the block that has just run."""
     self._seconds_per_step = max(seconds, 1e-6) / num_steps
 
   @contextlib.contextmanager
   def interrupts(self, cut):
     """Raises `cut(by_user)` when time is up or after Ctrl-C.
 
-    Without `seconds_left`, Ctrl-C is raised again.
+    Without `seconds_left`, Ctrl-C is not caught.
     """
     try:
       yield
@@ -443,7 +445,7 @@ def _recorded(kernel, structure, kept, state, results):
 def _rows(recorded, phase, num_rows):
   """Returns the rows of a block, flat; discarded steps keep no states.
 
-  The rows are views of the program's output. They are copied only once.
+  The rows are views of the program's output.
   """
   states, trace = (
     [np.asarray(leaf)[:num_rows] for leaf in tf.nest.flatten(part)]
@@ -522,8 +524,8 @@ def _join(kernel, plan, structure, kept, state, results, seconds):
 _KNOWN = known_programs.Known()
 
 
-# Only few are kept, because each takes some megabytes and holds the target's
-# data.
+# Only few programs are kept, because each takes some megabytes and holds the
+# target's data.
 @functools.lru_cache(maxsize=2)
 def _program(kernel, extra_fn, block_size, jit_compile):
   """Returns the compiled block; a repeated run does not compile again."""

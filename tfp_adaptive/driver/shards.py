@@ -4,10 +4,10 @@ The chains of a run are divided evenly, by their first axis. A shard runs the
 block that all chains would run, on its device. Each device has its own thread.
 Shards on the same device run one after another.
 
-What shards have learned is merged by the rules of `core/merging.py`: at first
-after every step, because the noise of a shard's few chains would mislead its
-adaptation, later at growing intervals. After the adaptation, devices exchange
-nothing.
+What shards have learned is merged by the rules of `core/merging.py`. At first
+shards are merged after every step, because the noise of a shard's few chains
+would mislead its adaptation. Later the intervals grow. After the adaptation,
+devices exchange nothing.
 
 Draws depend on the number of shards, not on where they run.
 """
@@ -74,7 +74,7 @@ def next_merge(step):
 class Sharded:
   """A `blocks.Block` whose chains are divided among devices.
 
-  Its methods have the arguments and results of those of the undivided block.
+  It has the methods of a `blocks.Block`, with the same arguments and results.
   """
 
   def __init__(
@@ -86,7 +86,7 @@ class Sharded:
       kernel: The kernel.
       program: `blocks.Block` of the kernel, for any number of chains.
       devices: Names, one for each shard.
-      num_adapting: Steps whose blocks are merged.
+      num_adapting: Number of adapting steps. Only their blocks are merged.
       block_size: Results that the program can hold.
       structure: (state, kernel_results, recorded row) of all chains.
 
@@ -192,7 +192,7 @@ class Sharded:
 
 
 def _concatenated(parts, axes, shared):
-  """Returns the structure for all chains; other leaves are from `shared`."""
+  """Joins leaves along their chain axes; others are those of `shared`."""
   return tf.nest.map_structure(
     lambda axis, of_all, *leaves: (
       of_all if axis < 0 else tf.concat(leaves, axis)

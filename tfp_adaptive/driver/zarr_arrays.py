@@ -101,7 +101,7 @@ class BlockArray:
       dtype=dtype,
       chunks=chunk,
       shards=None if file == chunk else file,
-      # Rows of blocks that the run has not reached are NaN.
+      # Rows of blocks that the run has not reached are NaN, or 0 for integers.
       fill_value=dtype.type(np.nan if dtype.kind in 'fc' else 0),
       dimension_names=names,
     )

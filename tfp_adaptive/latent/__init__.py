@@ -8,5 +8,6 @@ Symbols in this folder:
     delta      size of a step, a variance; t = delta / 2
     R          C (C + t I)^-1, the gain
     u, z       auxiliary fields
+    e          standard normal noise
     theta      hyperparameters of the prior
 """

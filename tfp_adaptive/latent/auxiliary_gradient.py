@@ -83,7 +83,7 @@ def auxiliary_gradient(
 
 
 class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):
-  """Proposes from the posterior given a noisy copy of the state.
+  """Proposes from the posterior of the field given z, a noisy copy of x.
 
   Mixing is better with `'u'`. With `'z'`, y is independent of x given z, which
   joint moves with hyperparameters need. Put `MetropolisHastings` around this
@@ -118,9 +118,9 @@ class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):
     return y, (u, z)
 
   def _correction(self, functions, delta, drawn, current, proposed):
-    """Returns the paper's g(z, y) - g(z, x), or j(x, y, u) - j(y, x, u).
+    """Returns q(z, y) - q(z, x), or j(x, y, u) - j(y, x, u).
 
-      g(z, y) = (z - y - t / 2 g(y)) . g(y)
+      q(z, y) = (z - y - t / 2 g(y)) . g(y), in the paper g(z, y)
       j(x, y, u) = (x - R (u + t / 2 g(y))) . g(y)
 
     R is linear and symmetric, so that only R (g(y) - g(x)) is needed.

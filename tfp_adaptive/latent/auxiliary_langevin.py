@@ -123,8 +123,8 @@ def _improper(*_):
   raise ValueError('A flat prior has no density.')
 
 
-# The limit of a wide prior, R = I. With it, the marginal gradient proposal is
-# MALA, and the auxiliary gradient proposal is auxiliary MALA.
+# The limit of a wide prior, R = I. With this prior, the marginal gradient
+# proposal is MALA, and the auxiliary gradient proposal is auxiliary MALA.
 FLAT = interfaces.GaussianPrior(
   name='flat',
   event_shape=None,

@@ -6,13 +6,12 @@ In coordinates centered at the mean,
               delta (delta + 4) / (2 + delta)^2 C)
   CNL   y = R (2 x + delta g(x) + sqrt(2 delta) e) - x,  e ~ N(0, I)
 
-pCN and CN are the same without the gradient g. If g = 0, all four leave N(0, C)
-invariant.
+pCN and CN are pCNL and CNL without the gradient g, and leave N(0, C) invariant.
 
 Sources: Cotter, Roberts, Stuart and White (2013), MCMC methods for functions;
 Titsias and Papaspiliopoulos (2018), section 3.2,
 https://arxiv.org/abs/1610.09641. The second paper misprints the covariance of
-CNL (C for C^2) and k of pCNL (without y . g(y)).
+CNL (C for C^2) and k of pCNL (without y . g(y)), see `_correction`.
 """
 
 import tensorflow as tf
@@ -49,8 +48,8 @@ def crank_nicolson(
     num_adaptation_steps: Steps that tune delta; then delta is fixed.
     prior: See `marginal_gradient`.
     langevin: Whether to use the gradient of the log-likelihood.
-    preconditioned: Whether the noise has the prior's covariance. If not (CN and
-      CNL), the prior must have an inverse.
+    preconditioned: Whether the noise has the prior's covariance C. If not (CN
+      and CNL), C must have an inverse.
     target_accept_prob: Wanted mean acceptance, in (0, 1); 0.55 with gradient,
       0.25 without, by default.
     delta: First value; dimensionless if preconditioned, else a variance.
@@ -110,8 +109,8 @@ class UncalibratedCrankNicolson(latent_proposal.UncalibratedLatentProposal):
       prior: See the base class.
       delta: [].
       langevin: Whether to use the gradient of the log-likelihood.
-      preconditioned: Whether the noise has the prior's covariance. If not, the
-        prior must have an inverse.
+      preconditioned: Whether the noise has the prior's covariance C. If not, C
+        must have an inverse.
       name: Prefix of the names of bootstrap ops.
     """
     super().__init__(log_likelihood_fn, prior, delta, name)

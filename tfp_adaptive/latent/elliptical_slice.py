@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 # After about 40 shrinks all angles in the bracket give the state itself, in
-# float64. Its f is high enough if f is deterministic.
+# float64. If f is deterministic, f is high enough there.
 _MAX_SHRINKS = 100
 
 

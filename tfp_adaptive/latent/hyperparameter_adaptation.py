@@ -4,8 +4,9 @@
     S_t  = (1 - w_t) S_{t-1} + w_t (theta_t - mu_{t-1}) (theta_t - mu_{t-1})^T
     L L^T = S_t + (tr S_t / d) (n_0 / (t B)) I,   scaled to det L = 1
 
-for d hyperparameters and B chains, over which terms are averaged. A step of
-theta is kappa L e with e ~ N(0, I). kappa is tuned by another wrapper.
+for d hyperparameters and B chains, over which terms are averaged. I counts as
+n_0 states. A step of theta is kappa L e with e ~ N(0, I). kappa is tuned by
+another wrapper.
 
 Source: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm.
 """
@@ -43,8 +44,8 @@ __all__ = [
 # w_t = 2 / (t + 2) gives the mean with weights proportional to t, which forgets
 # the start of the chain.
 _GAIN = 2.0
-# n_0 / d, the weight of the identity in states per hyperparameter. It is large
-# because the first states of a chain are strongly dependent.
+# n_0 / d, the weight of the identity in states per hyperparameter. This weight
+# is large because the first states of a chain are strongly dependent.
 _PRIOR_STATES = 5.0
 
 
@@ -115,7 +116,7 @@ class HyperparameterAdaptation(adaptation_base.AdaptationWrapper):
     return previous.step < self.num_adaptation_steps
 
   def _adapt(self, states, previous_inner, results):
-    """Moves mu, S and L by one state of every chain."""
+    """Updates mu, S and L with one state of every chain."""
     del previous_inner
     inner = results.inner_results
     mean, covariance, factor = _adapted(
@@ -215,13 +216,15 @@ def latent_gaussian_hyperparameters(
     num_adaptation_steps: Steps that tune delta and kappa and learn L, which are
       then fixed. A step of unconstrained theta is kappa L e.
     prior_fn: theta -> `interfaces.GaussianPrior`; theta has chain dimensions,
-      and so must the prior's params. The prior is decomposed once in a step. On
-      a CPU use `jit_compile=False` for dense priors, because XLA decomposes
-      them slowly.
-    hyperprior: A `tfp.distributions.Distribution` of theta, joint or not.
+      and so must the prior's params. The prior is decomposed once in a step. If
+      the prior is dense, call `tfpa.sample` with `jit_compile=False` on a CPU,
+      because XLA decomposes slowly there.
+    hyperprior: A `tfp.distributions.Distribution` of theta, joint or not, or
+      the log density of unconstrained theta, a function that returns
+      [chains...].
     joint: Whether theta moves together with x, given a noisy copy of x
-      (aGrad-z-joint). Otherwise theta moves at fixed x (Gibbs). This is slower
-      by an order of magnitude or more, and C must have an inverse.
+      (aGrad-z-joint). Otherwise theta moves at fixed x (Gibbs). Gibbs moves are
+      slower by an order of magnitude or more, and C must have an inverse.
     latent: Sampler of x at fixed theta: `'auxiliary_gradient'`, and for
       `joint=False` also `'marginal_gradient'`, `'crank_nicolson_langevin'` or
       `'elliptical_slice'`.
@@ -231,7 +234,8 @@ def latent_gaussian_hyperparameters(
     delta: First value, a variance in squared units of the state.
     hyper_step_size: First kappa, the standard deviation of a step of
       unconstrained theta; L starts as the identity.
-    bijector: Unconstrained theta -> theta; by default the hyperprior's own.
+    bijector: Unconstrained theta -> theta; by default the hyperprior's own, or
+      the identity if `hyperprior` is a function.
     short_step_share: See `marginal_gradient`; not used by `'elliptical_slice'`.
     name: Prefix of the names of bootstrap ops.
 

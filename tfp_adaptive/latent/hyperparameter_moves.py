@@ -67,8 +67,8 @@ def joint_move(prior, proposed_prior, evaluate, state, latent, seed):
                 + log N(z | 0, C' + t I) - log N(z | 0, C + t I)
 
   with t = delta / 2 and q(z, y) = (z - y - t / 2 g(y)) . g(y). y is drawn from
-  the posterior of the field under the prior N(0, C') alone. Given z, theta can
-  move further than given x, because z is noisy.
+  the posterior of a field with prior N(0, C') and observation z, without f.
+  Given z, theta can move further than given x, because z is noisy.
 
   Args:
     prior: The `interfaces.GaussianPrior` at theta, params per chain.

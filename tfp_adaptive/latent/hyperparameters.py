@@ -94,8 +94,8 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
       hyperprior: A `tfp.distributions.Distribution` of theta, or a function of
         unconstrained theta that returns its log density, [chains...].
       make_latent_kernel_fn: (log_likelihood_fn, prior, delta) -> kernel of
-        the field, `tfpa.MetropolisHastings` around a proposal for latent
-        models.
+        the field, for example `tfpa.MetropolisHastings` around a proposal for
+        latent models.
       joint: Whether theta and x move together; else theta alone.
       num_latent_updates: Updates of the field in a step, a positive int.
       delta: delta of the field's kernel, [].

@@ -91,10 +91,10 @@ class Point(collections.namedtuple('Point', ['state', 'grads'])):
 class UncalibratedLatentProposal(kernel_base.Kernel):
   """Base of proposals that draw y in the prior's coordinates.
 
-  A proposal implements `_propose(functions, delta, point, seed)`, which returns
-  the coordinates of y and other draws, and `_correction(functions, delta,
-  drawn, current, proposed)`. Here `functions` is the result of
-  `_functions(prior, variance)`.
+  A proposal implements `_propose(functions, delta, current, seed)`, which
+  returns the coordinates of y and `drawn`, other draws. `_correction(functions,
+  delta, drawn, current, proposed)` returns `log_acceptance_correction`.
+  `functions` is the result of `_functions(prior, variance)`.
   """
 
   is_calibrated = False
@@ -202,7 +202,7 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
 
     Args:
       coordinates: Rows in the prior's coordinates, [chains..., d].
-      like: A state, which gives the structure.
+      like: A state of the wanted structure and shape.
 
     Returns:
       (state, f [chains...], coordinates of the gradient or `[]`).
@@ -214,7 +214,7 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
   def _evaluate(self, state, shape=None):
     """Returns f, [chains...], and its gradient in the prior's coordinates.
 
-    `shape` is the shape of f if it is known beforehand, for f in Python code.
+    `shape` is the shape of f, if known; f in Python code has no static shape.
     """
     function = self.log_likelihood_fn
     restrict = self.prior.restrict

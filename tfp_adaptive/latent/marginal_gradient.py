@@ -42,10 +42,10 @@ def marginal_gradient(
     prior: An `interfaces.GaussianPrior`; the state is
       [chains..., *prior.event_shape].
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    delta: First value, a variance in squared units of the state; the adaptation
-      finds its order of magnitude.
+    delta: First value, a variance in squared units of the state. It may be
+      wrong by orders of magnitude, because the adaptation corrects it.
     short_step_share: Share of the adapting steps, in [0, 1), that are much
-      shorter than the others. They move chains out of steep regions.
+      shorter than the others. Short steps move chains out of steep regions.
     name: Prefix of the names of bootstrap ops.
 
   Returns:
@@ -95,7 +95,7 @@ class UncalibratedMarginalGradient(latent_proposal.UncalibratedLatentProposal):
       h(x, y) = x . w(g(y)) - (y + t / 2 g(y)) . (g(y) - w(g(y)))
 
     w is linear and symmetric, so that only w(g(y) - g(x)) is needed. All terms
-    are in one sum, because XLA on CPU takes a pass for every sum.
+    are in one sum, because XLA on CPU reads the data once for every sum.
     """
     del drawn
     change = proposed.grads - current.grads

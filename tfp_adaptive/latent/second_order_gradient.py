@@ -3,7 +3,7 @@
 g and H are the gradient and the diagonal Hessian of f at x, clipped to H <= 0.
 In coordinates centered at the mean,
 
-  y ~ N(A / t b, A + A^2 / t)
+  y ~ N(A b / t, A + A^2 / t)
   A = (C^-1 + I / t - H)^-1,   b = x + t (g - H x)
 
 This is the posterior under the log-likelihood expanded to second order at x,
@@ -117,9 +117,9 @@ class UncalibratedSecondOrderGradient(
   Where f_i is convex its curvature is taken as 0, as in
   `UncalibratedMarginalGradient`, so that A stays positive definite.
 
-  Every chain has its own A, and each state needs two factors, in O(d).
-  `grads_coordinates` of the results is an `Expansion`. Put `MetropolisHastings`
-  around this kernel.
+  Every chain has its own A, and each state needs the factors of M and M + I, in
+  O(d). `grads_coordinates` of the results is an `Expansion`. Put
+  `MetropolisHastings` around this kernel.
   """
 
   def __init__(

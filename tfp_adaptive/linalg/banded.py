@@ -4,13 +4,18 @@ A matrix with p superdiagonals is the tuple of its diagonals, of sizes
 (d, d - 1, ..., d - p). Vectors are rows, [n, d]. The rows share one matrix, or
 each has its own, with diagonals of shapes [n, d], [n, d - 1], ....
 
-A solve is the linear recursion x_i = r_i + sum_k a_ki x_{i+k}, with one loop
-iteration per coordinate for all rows at once. It costs O(p d) in time and
-memory, and is as stable as back substitution. XLA compiles a body that touches
-few bytes into one tight loop, about 20 ns an iteration for 10 rows on a CPU
-core. The body therefore reads x_{i+k} from the output instead of carrying them.
-`bidiagonal` is faster for p = 1. Parallel segments, doubling and dense blocks
-were slower. On an accelerator `banded_scan` is used.
+Let b_i be the diagonal of B, and b_ki the entry of superdiagonal k in row i.
+B x = r is solved by the linear recursion
+
+  x_i = r_i / b_i + sum_k a_ki x_{i+k},   a_ki = -b_ki / b_i,
+
+with one loop iteration per coordinate for all rows at once. A solve costs
+O(p d) in time and memory, and is as stable as back substitution. XLA compiles a
+loop whose body touches few bytes into tight code, about 20 ns an iteration for
+10 rows on a CPU core. The body therefore reads x_{i+k} from the output, and
+carries no x between iterations. `bidiagonal` is faster for p = 1. Parallel
+segments, recursive doubling and dense blocks were slower. On an accelerator
+`banded_scan` is used.
 """
 
 import tensorflow as tf
@@ -26,15 +31,15 @@ __all__ = ['multiply', 'outer', 'solve']
 def solve(bands, rows, adjoint=False, parallel=None):
   """Returns B^-1 r for every row r, or B^-T r.
 
-  The gradient in rows and in `bands` is another solve, so that no tape goes
-  through the loop.
+  The gradient with respect to `rows` and `bands` is another solve, so that no
+  gradient tape records the loop.
 
   Args:
     bands: Tuple of diagonals. The first is the main diagonal and has no zeros.
     rows: [n, d].
     adjoint: Whether to solve with B^T.
-    parallel: Whether to use the form of depth O(log d); see
-      `banded_scan.is_preferred`.
+    parallel: Whether to use `banded_scan` instead of the loop. By default
+      `banded_scan.is_preferred` decides.
 
   Returns:
     [n, d].
@@ -61,7 +66,7 @@ def multiply(bands, rows, adjoint=False):
 
 
 def outer(left, right, num_bands, summed=True):
-  """Returns the bands l_i r_{i+k} of l r^T, summed over rows if `summed`."""
+  """Returns the diagonals l_i r_{i+k} of l r^T for rows l, r, or their sums."""
   products = [
     left[:, : ps.shape(left)[1] - k] * right[:, k:] for k in range(num_bands)
   ]
@@ -71,9 +76,9 @@ def outer(left, right, num_bands, summed=True):
 
 
 def _with_gradient(solution, bands, rows, adjoint, parallel):
-  """Returns a solution with its gradient in rows and bands.
+  """Attaches its gradient with respect to rows and bands to a solution.
 
-  Derivatives of any order are solves. None of them repeats the given solve.
+  Derivatives of every order are solves. The given solve is never repeated.
   """
 
   @custom_gradient
@@ -91,7 +96,10 @@ def _with_gradient(solution, bands, rows, adjoint, parallel):
 
 
 def _substitute(bands, rows, adjoint):
-  """Solves by the recursion with a_ki = -b_ki / b_i, from rows r_i / b_i."""
+  """Solves B x = r, or B^T x = r, by the recursion at the head of this file.
+
+  For B^T the recursion has x_{i-k}, and b_ki is the entry in column i.
+  """
   diag = bands[0]
   scaled = rows / diag
   if len(bands) == 1:
@@ -106,14 +114,14 @@ def _substitute(bands, rows, adjoint):
   if len(bands) == 2:
     solution = bidiagonal.recursion(multipliers[0], scaled, not adjoint)
   else:
-    # Each is [d] or [d, n], so that an iteration reads adjacent numbers.
+    # Now [d] or [d, n] each, so that an iteration reads adjacent numbers.
     multipliers = tf.stack([tf.transpose(m) for m in multipliers])
     solution = _compiled_recursion(multipliers, scaled, not adjoint)
   return tf.ensure_shape(solution, rows.shape)
 
 
 def _recursion(multipliers, rows, is_backward):
-  """Returns x_i = r_i + sum_k a_ki x_{i+k}, or x_{i-k} if not backward."""
+  """Returns x, x_i = rows_i + sum_k a_ki x_{i+k}, or x_{i-k} if forward."""
   num_terms, size = multipliers.shape[0], ps.shape(rows)[1]
   # Zeros are added beyond the end where the recursion starts.
   offset = 0 if is_backward else num_terms
@@ -162,6 +170,6 @@ def _by_native_kernel(bands, rows, adjoint):
   return tf.transpose(columns) if is_shared else columns[..., 0]
 
 
-# XLA compiles it even if the caller is not compiled, because a loop in a plain
+# Callers that are not compiled use XLA here, too, because a loop in a plain
 # graph takes a thousand times as long.
 _compiled_recursion = tf.function(_recursion, jit_compile=True, autograph=False)

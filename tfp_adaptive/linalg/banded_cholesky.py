@@ -44,7 +44,7 @@ class Factor(NamedTuple):
 def factorize(bands, parallel=None):
   """Returns the `Factor` of M.
 
-  The gradient is that of the parallel form in every mode.
+  The gradient is that of `banded_scan.factorize`, also if a loop factorizes.
 
   Args:
     bands: Tuple of the diagonals of M, each [batch..., d - k].
@@ -146,7 +146,7 @@ def _solve_unit(factor, rows, adjoint, parallel=None):
 
   def flat(x, number=num_rows):
     end = ps.shape(x)[-1:]
-    # An unknown number of chains may be 1 as well.
+    # One row needs no broadcast. The value of a Tensor `number` is not known.
     if tf.is_tensor(number) or number != 1:
       x = tf.broadcast_to(x, ps.concat([chains, end], axis=0))
     return tf.reshape(x, ps.concat([[number], end], axis=0))
@@ -162,7 +162,7 @@ def _solve_unit(factor, rows, adjoint, parallel=None):
 
 
 def _by_loop(bands):
-  """Factorizes by the recursion; see `banded_scan.factorize`."""
+  """Returns what `banded_scan.factorize` returns, computed by a loop."""
   if len(bands) == 1:
     return bands[0], ()
 
@@ -197,9 +197,10 @@ def _by_loop(bands):
 def _recursion(*bands):
   """Returns the pivots and the diagonals of W, all [size].
 
-  Row i of the Schur complement is w_k = M[i, i + k] - sum_l e_l w_{l+k}, with e
-  and w of row i - l in the sum. The pivot is w_0, and e_k = w_k / w_0. If the
-  pivot is not positive, e and w are set to 0, so that nothing overflows.
+  Row i of the Schur complement is w_k = M[i, i + k] - sum_l e_l w_{l+k}. In the
+  sum, e and w are those of row i - l. The pivot is w_0, and e_k = w_k / w_0 is
+  the entry W[i, i + k]. If the pivot is not positive, e and w are set to 0, so
+  that nothing overflows.
   """
   order, size = len(bands) - 1, ps.shape(bands[0])[0]
   zero = tf.zeros([], bands[0].dtype)

@@ -1,16 +1,17 @@
 """Banded solves and factors of depth O(log d), by associative scans.
 
-In blocks [p, p], B is block bidiagonal and M is block tridiagonal. Their
-recursions are folds of an associative rule over the blocks:
+In blocks [p, p], B is block bidiagonal and M is block tridiagonal. Solving with
+B and factorizing M are folds of an associative rule over the blocks:
 
   substitution    x_j = F_j x_{j-1} + g_j, composed as affine maps
-  elimination     segments of the chain as quadratic forms in their two ends,
+  elimination     segments of blocks as quadratic forms in their two ends,
                   joined by eliminating the end that they share
 
 Every step of the elimination is a Schur complement of a positive definite
-matrix, and as stable as the loop of `banded_cholesky`. The results of the fold
-are the pivots of that loop. The work is at most O(p^2 d log d). The scans are
-for accelerators; on a CPU core the loop is faster.
+matrix, and as stable as the loop of `banded_cholesky`. The fold returns the
+Schur complement of every block, which gives the pivots of that loop. The work
+is at most O(p^2 d log d). The scans are for accelerators; on a CPU core the
+loop is faster.
 
 Source: the rule for segments is that of Sarkka and Garcia-Fernandez (2021),
 Temporal parallelization of Bayesian smoothers,
@@ -31,7 +32,7 @@ def is_preferred(parallel=None):
 
   Args:
     parallel: The choice, a bool. By default scans are used if there is an
-      accelerator, where each loop iteration costs a launch.
+      accelerator, where each loop iteration launches a kernel.
   """
   if parallel is not None:
     return bool(parallel)
@@ -112,7 +113,8 @@ def factorize(bands):
     _join, (zero, to_left, blocks), axis=1
   )
   lower = _cholesky(schur)
-  # Rows of U = L^T: within the block, and U[j, j + 1] = L_j^-1 M[j, j + 1].
+  # Row j of blocks of U, where L_j L_j^T is the Schur complement of block j:
+  # U[j, j] = L_j^T, and U[j, j + 1] = L_j^-1 M[j, j + 1].
   here = tf.linalg.matrix_transpose(lower)
   next_ = tf.linalg.triangular_solve(lower, beyond)
   diag = tf.linalg.diag_part(lower)

@@ -79,6 +79,6 @@ def _run(multipliers, rows, is_backward, done, step):
   return rows
 
 
-# XLA compiles it even if the caller is not compiled, because a loop in a plain
+# Callers that are not compiled use XLA here, too, because a loop in a plain
 # graph takes a thousand times as long.
 _compiled = tf.function(_recursion, jit_compile=True, autograph=False)

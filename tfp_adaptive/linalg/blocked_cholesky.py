@@ -1,8 +1,8 @@
 """Cholesky factors in blocks of columns, for XLA on CPU.
 
-On CPU, XLA factors column by column, in 25 ms for a 128 x 128 matrix. Here a
-loop over blocks of 8 columns makes matrix products, and an inner loop factors
-the corner of a block column by column.
+On CPU, XLA factors blocks of 128 columns, each column by column, in 25 ms for a
+128 x 128 matrix. Here a loop over blocks of 8 columns makes matrix products,
+and only the 8 x 8 diagonal blocks are factored column by column.
 """
 
 import tensorflow as tf
@@ -12,14 +12,14 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 __all__ = ['cholesky', 'update']
 
 _BLOCK = 8
-_LARGEST = 700  # Above this size XLA is as fast, because its blocks are larger.
+_LARGEST = 700  # Above this size XLA is as fast, with its larger blocks.
 
 
 def cholesky(matrix):
   """Returns the lower-triangular factor of a positive definite matrix.
 
   Args:
-    matrix: [..., m, m]; blocks are used if m is static.
+    matrix: [..., m, m]; blocks are used if m is static and at most 700.
 
   Returns:
     [..., m, m], with NaN entries if the matrix is not positive definite.
@@ -69,9 +69,10 @@ def cholesky(matrix):
 def update(factor, columns):
   """Returns the factor of L L^T + V V^T, in O(m^2 r).
 
-  P is a block of columns of L, and [L_k, V_k] are the rows of [P, V] in the
-  diagonal block. A reflection maps [L_k, V_k] to [-C, 0], where
-  C C^T = L_k L_k^T + V_k V_k^T:
+  P is block k of the columns of L. L_k are its rows in the diagonal block, and
+  V_k the same rows of V. A reflection maps [L_k, V_k] to [-C, 0], where
+  C C^T = L_k L_k^T + V_k V_k^T. P' is block k of the new factor, and V' is left
+  for the next blocks:
 
     P' = (P L_k^T + V V_k^T) C^-T
     V' = V - (P + P') (I + C^-1 L_k)^-1 C^-1 V_k
@@ -131,7 +132,7 @@ def _joined(panels, num_blocks):
 
 
 def _pad(matrix, extra):
-  """Returns the matrix with an identity block below and to the right."""
+  """Returns the matrix , extended by an identity block on its diagonal."""
   if not extra:
     return matrix
   widths = [[0, 0]] * (matrix.shape.rank - 2) + [[0, extra], [0, extra]]

@@ -1,17 +1,17 @@
-"""The geometric mean of a covariance and a precision.
+"""The geometric mean of a covariance X and the inverse of a precision Y.
 
   X # Y^-1,   the positive definite solution A of A Y A = X.
 
 With X = L L^T and M = L^T Y L, the mean is L M^-1/2 L^T. Its Cholesky factor is
-L times the Cholesky factor of M^-1/2. This root is the limit of A in an
-iteration of products alone, from A = I / r and B = M / r:
+L times the Cholesky factor of M^-1/2. This root is the limit of R in an
+iteration of products alone, from R = I / r and S = M / r:
 
-  W = (3 I - B A) / 2,   A <- A W,   B <- W B.
+  W = (3 I - S R) / 2,   R <- R W,   S <- W S.
 
-An eigenvalue e of B A becomes e (3 - e)^2 / 4. It converges to 1 from all
+An eigenvalue e of S R becomes e (3 - e)^2 / 4. It converges to 1 from all
 values between 0 and 3, quadratically at the end. r^2 is about the largest
-eigenvalue of M. For a normal target M is I up to the noise of draws, for X of
-any condition, so that a few steps are enough.
+eigenvalue of M. For a normal target M is I up to the noise of draws, whatever
+the condition number of X, so that a few steps are enough.
 
 Sources: Bhatia (2007), Positive Definite Matrices, chapter 4; Higham (2008),
 Functions of Matrices, section 6.7, for the coupled Newton-Schulz iteration and
@@ -28,17 +28,17 @@ from tfp_adaptive.linalg.symmetric import symmetric_part
 __all__ = ['factor_of_mean']
 
 _MOST_STEPS = 80  # Enough for eigenvalues of 1e-24.
-_TOLERANCE = 1e-4  # Bound of |I - B A| before the last step, which squares it.
-_NEAR = 0.5  # Below this value every step squares |I - B A|, up to rounding.
-_NUM_POWERS = 12  # They give the largest eigenvalue within a third.
+_TOLERANCE = 1e-4  # Bound of |I - S R| before the last step, which squares it.
+_NEAR = 0.5  # Below this value every step squares |I - S R|, up to rounding.
+_NUM_POWERS = 12  # Power iterations, for the largest eigenvalue within a third.
 _MARGIN = 1.5  # Factor by which the true eigenvalue may be larger.
 
 
 def factor_of_mean(covariance, precision):
   """Returns the Cholesky factor of X # Y^-1, [d, d], in the dtype of X.
 
-  It is computed in double precision. Entries are NaN if X or Y has no Cholesky
-  factor.
+  The computation is in double precision. Entries are NaN if X or Y has no
+  Cholesky factor.
 
   Args:
     covariance: X, [d, d]. A static d is faster under XLA.
@@ -94,7 +94,8 @@ def _largest_eigenvalue(matrix):
     quotient = tf.tensordot(row, following, 1)
     return step + 1, quotient, following / tf.norm(following)
 
-  # No two entries are equal, so that no e_i - e_j is orthogonal to the start.
+  # Entries of the start differ, so that no e_i - e_j, with unit vectors e_i, is
+  # orthogonal to the start.
   row = 1.5 + tf.cos(tf.cast(tf.range(ps.shape(matrix)[0]), matrix.dtype))
   return tf.while_loop(
     lambda step, *_: step < _NUM_POWERS,

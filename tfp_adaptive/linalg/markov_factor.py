@@ -3,15 +3,17 @@
   P = diag(r) + sum_t w_t (e_t - s_t e_{t+1})(e_t - s_t e_{t+1})^T,
   r, w >= 0 and s = +-1,
 
-is L L^T with L[t, t] = sqrt(rho_t + w_t), L[t + 1, t] = -s_t w_t / L[t, t] and
+with unit vectors e_t, is L L^T with L[t, t] = sqrt(rho_t + w_t),
+L[t + 1, t] = -s_t w_t / L[t, t] and
 
   rho_1 = r_1,   rho_{t+1} = r_{t+1} + w_t rho_t / (rho_t + w_t).
 
 Nothing is subtracted, so that a path whose steps are far smaller than its
 extent loses no digits. P is positive definite if r_1 and w are positive, or if
 r is positive. The recursions are folds of associative rules, in depth O(log d).
-The rules compose affine maps, or maps rho -> (A rho + B) / (C rho + D) as
-matrices with positive entries. Each gradient is one affine fold.
+A solve composes affine maps. The recursion of rho composes maps
+rho -> (A rho + B) / (C rho + D), as 2 x 2 matrices without negative entries.
+Each gradient is one affine fold.
 """
 
 import functools
@@ -60,7 +62,8 @@ def _factor(slack, weight, sign):
 def _rest(slack, weight):
   """Returns rho, [n, d]."""
   before = _moved(weight)
-  # rho' = ((r + w) rho + r w) / (rho + w); the first is r for every rho.
+  # rho_t = ((r_t + w) rho + r_t w) / (rho + w), with w and rho of index t - 1.
+  # The first map returns r_1 for every rho.
   is_first = tf.range(tf.shape(slack)[-1]) == 0
   zero, one = tf.zeros_like(slack), tf.ones_like(slack)
   entries = (
@@ -74,12 +77,12 @@ def _rest(slack, weight):
 
 
 def solve(lower, rows):
-  """Returns L^-1 of rows, [n, d]; `factor` returns `lower`."""
+  """Returns L^-1 v for rows v, [n, d]; `factor` returns `lower`."""
   return _solve(*lower, rows)
 
 
 def solve_adjoint(lower, rows):
-  """Returns L^-T of rows, [n, d]."""
+  """Returns L^-T v for rows v, [n, d]."""
   return _solve_adjoint(*lower, rows)
 
 
@@ -106,7 +109,7 @@ def _solve_adjoint(diagonal, below, rows):
 
 
 def _affine(slope, offset, is_reversed=False):
-  """Returns x with x_t = a_t x_{t-1} + r_t, or with x_{t+1} if reversed."""
+  """Returns x with x_t = slope_t x_{t-1} + offset_t; x_{t+1} if reversed."""
   turn = (lambda x: x[..., ::-1]) if is_reversed else lambda x: x
   _, solution = tfp.math.scan_associative(
     lambda first, second: (

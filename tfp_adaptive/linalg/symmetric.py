@@ -8,7 +8,7 @@ __all__ = ['symmetric_part']
 def symmetric_part(matrix):
   """Returns (A + A^T) / 2 of A, [..., d, d].
 
-  A and A^T are not added directly. If d = 1, TensorFlow's graph optimizer
-  (2.21) merges A and A^T, and a `tf.while_loop` returns an empty Tensor.
+  A and A^T are not added directly, because TensorFlow's graph optimizer (2.21)
+  then merges A and A^T if d = 1, and a `tf.while_loop` returns an empty Tensor.
   """
   return 0.5 * matrix + 0.5 * tf.linalg.matrix_transpose(matrix)

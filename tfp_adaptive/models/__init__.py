@@ -1,7 +1,4 @@
-"""Turns models in JAX, NumPyro, PyMC and NumPy into `Model`s.
-
-`tfpa.sample_posterior` samples from a `Model`.
-"""
+"""Makes models of JAX, NumPyro, PyMC and NumPy for `sample_posterior`."""
 
 from tfp_adaptive.models.from_jax import from_jax
 from tfp_adaptive.models.from_numpy import from_numpy

@@ -17,7 +17,7 @@ __all__ = ['from_jax']
 
 _NAME = 'models.from_jax'
 
-# Calls that TensorFlow's XLA supports. It lacks JAX's own, such as LAPACK.
+# Custom calls of JAX that TensorFlow's XLA has too, unlike those of LAPACK.
 _KNOWN_CALLS = frozenset(['Sharding', 'SPMDFullToShardShape'])
 
 
@@ -45,13 +45,13 @@ def from_jax(
       `jax.ShapeDtypeStruct`. Only the shapes count.
     bijectors: `tfb.Bijector`s onto the supports, in the structure of `init` or
       a dict with some of its names. Other unknowns are unbounded.
-    vectorized: Whether the function takes unknowns [chains, event...] and
-      returns [chains].
+    vectorized: Whether `log_prob` takes unknowns [chains, event...] and returns
+      [chains].
     dtype: Dtype of the computation, `'float32'` or `'float64'`. `None`: float64
       on a CPU, even without `jax_enable_x64`, and float32 on a GPU.
-    shown: Function in JAX of the unknowns of one draw, which returns what is
-      shown of the draw, a dict of name -> array. `None`: the unknowns are
-      shown.
+    shown: Function in JAX from the unknowns of one draw to the parts of
+      `Posterior.states`, a dict of name -> array. `None`: the parts are the
+      unknowns.
     coords: dict of dimension -> its labels, for ArviZ.
     dims: dict of name -> names of its dimensions.
 

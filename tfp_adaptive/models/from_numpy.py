@@ -31,21 +31,21 @@ def from_numpy(
   own time.
 
   Args:
-    value_and_gradient: Function of a vector [d], float64, to the log density, a
-      float, and its gradient [d]. The vector has all unknowns in the order of
-      `init`.
-    init: dict of the unknowns: name -> shape, () for a scalar. The vector has
-      the same order.
+    value_and_gradient: Function of a float64 vector [d] that returns a pair:
+      the log density (a float) and its gradient [d]. The vector has all
+      unknowns in the order of `init`.
+    init: dict of the unknowns: name -> shape, () for a scalar.
     bijectors: dict of name -> `tfb.Bijector` onto the support of an unknown.
       Other unknowns are unbounded. The function gets values in the supports,
       and its density is with respect to these values.
     vectorized: Whether the function takes rows [n, d] and returns [n] and
       [n, d].
     failures: Exceptions of the function at points without a density. Proposals
-      to such points are rejected. Other exceptions end the run.
-    shown: Function of a vector that returns what is shown of a draw, a dict of
-      name -> array, for example on the model's own scale. `None`: the unknowns
-      are shown.
+      to such points are rejected. Other exceptions end the run. A vectorized
+      function must return NaN at such points instead.
+    shown: Function from a vector to the parts of `Posterior.states`, a dict of
+      name -> array, for example on the model's own scale. `None`: the parts are
+      the unknowns.
     coords: dict of dimension -> its labels, for ArviZ.
     dims: dict of name -> names of its dimensions.
 

@@ -16,20 +16,20 @@ __all__ = ['Model', 'on_the_host', 'scaled']
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A log density, its unknowns, and what is shown of draws.
+  """A log density, its unknowns, and what `Posterior.states` holds.
 
   Attributes:
     log_prob_fn: Log density in TensorFlow, called as TFP calls it: parts [n,
       event...] -> [n].
     init: The unknowns, a structure of a `tf.TensorSpec` for each event.
     bijectors: Bijectors onto the supports, as in `sample_posterior`.
-    shown: Function of unknowns in the structure of `init`, numpy, [n,
-      event...]. It returns what is shown of draws, a dict of name -> [n, ...].
-      `None`: the unknowns are shown.
+    shown: Function from unknowns in the structure of `init`, numpy, [n,
+      event...], to the parts of `Posterior.states`, a dict of name -> [n, ...].
+      `None`: the parts are the unknowns.
     in_python: The density, if it is computed outside of TensorFlow, else
-      `None`. It maps arrays [n, event...], the unknowns in the order of
-      `tf.nest.flatten`, to values [n] and a list of gradients. `log_prob_fn`
-      calls it.
+      `None`. `log_prob_fn` calls this function. Its arguments are the unknowns,
+      arrays [n, event...] in the order of `tf.nest.flatten`. It returns values
+      [n] and a list of gradients.
     coords: dict of dimension -> its labels, for ArviZ.
     dims: dict of name -> names of its dimensions.
   """

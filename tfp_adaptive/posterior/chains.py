@@ -1,7 +1,7 @@
 """Chains of one learned kernel, which draw block by block.
 
 An engine runs the steps. `Chains` keeps about `num_draws` draws of each chain.
-When it is full and needs more, it removes every second draw and doubles the
+If full `Chains` need more draws, they remove every second draw and double the
 thinning.
 """
 
@@ -32,8 +32,9 @@ __all__ = [
   'start',
 ]
 
-# A block has at most `_BLOCK` draws of each chain, and at most this share of
-# `max_gradients`. Whether time is left is checked after each block.
+# A block has at most `_BLOCK` draws of each chain, and at most
+# `_SHARE_OF_BUDGET` times `max_gradients`. Blocks are small because budget and
+# time are checked only between blocks.
 _BLOCK, _SHARE_OF_BUDGET = 250, 0.02
 _COUNTS = (  # Fields of `Chains` that are saved as JSON values.
   'num_draws',
@@ -71,7 +72,7 @@ def engine_of(density, choice, starts, seed, num_steps, with_xla):
     starts: [chains, d].
     seed: [2] int32.
     num_steps: Steps that adapt.
-    with_xla: Whether XLA compiles the density (host engine) or the steps.
+    with_xla: Whether XLA compiles the steps.
   """
   starts = np.asarray(starts, density.dtype.as_numpy_dtype)
   part = _part_on_host(choice, starts.shape[-1], num_steps)
@@ -90,7 +91,7 @@ def engine_of(density, choice, starts, seed, num_steps, with_xla):
 
 
 def _part_on_host(choice, size, num_steps):
-  """Returns a part that NumPy adapts, or `None` for a compiled kernel."""
+  """Returns the map or matrix that NumPy learns; `None`: compile a kernel."""
   if choice.name == structure.DENSE:
     return parts.LearnedMatrix(size, num_steps)
   if choice.name in structure.ON_HOST:
@@ -183,17 +184,17 @@ class Chains:
     choice: `structure.Choice` of the engine.
     density: `density.Density` that the engine samples.
     num_draws: Draws of each chain to hold.
-    block_size: Draws of a compiled block.
-    num_blocks: Blocks so far. The seed of a compiled block depends on it.
+    block_size: Most draws of each chain in a block.
+    num_blocks: Blocks so far, from which the compiled engine makes seeds.
     recorded: List of (draws, trace), one for each block until they are joined.
-    thinning: Steps between two draws.
+    thinning: Steps from one draw to the next.
     num_gradients: Gradients of each chain so far, adaptation included.
   """
 
   def __init__(self, engine, choice, density, num_draws):
     self.engine, self.choice, self.density = engine, choice, density
     self.num_draws = num_draws
-    # The size never changes, because a program is compiled for one size.
+    # The size stays as `num_draws` grows: a program is compiled for one size.
     self.block_size = block_size(num_draws)
     self.num_blocks = 0
     self.recorded = []
@@ -315,7 +316,7 @@ class Chains:
 
   @property
   def gradients_to_go_on(self):
-    """Gradients of each chain for a block; for full chains, to refill them."""
+    """Gradients of each chain for the next block, or to refill full chains."""
     if not self.is_full:
       return self.gradients_of_a_block
     missing = self.num_draws - self.num_recorded // 2
@@ -374,7 +375,7 @@ class Chains:
     )
 
   def fitting(self, seconds_left):
-    """Returns the draws of a block that fit into the time, at least one."""
+    """Returns how many draws of a block fit into the time, at least one."""
     thinning = self.thinning * (2 if self.is_full else 1)
     fitting = seconds_left / max(self._seconds_per_step * thinning, 1e-9)
     return int(np.clip(fitting, 1, self.block_size))
@@ -382,7 +383,7 @@ class Chains:
   def run_block(self, seconds_left=float('inf')):
     """Runs one block, or a smaller one if time is short.
 
-    Full chains lose every second draw first, and their thinning doubles.
+    Full chains then lose every second earlier draw, and their thinning doubles.
     """
     begin = time.monotonic()
     is_full = self.is_full

@@ -1,8 +1,8 @@
 """The log density of a model as one flat program, traced once for all stages.
 
-A run traces value and gradient of `Problem.target_log_prob_fn`, the user's
-density, once for each number of rows, without function calls in the graph. All
-stages use this program: starts, kernels, the choice of a structure and checks.
+A run traces value and gradient of `Problem.target_log_prob_fn` once for each
+number of rows, and inlines all function calls of the graph. All stages use this
+program: starts, kernels, the choice of a structure and checks.
 On a CPU the program computes in float64 if its operations allow it, even if the
 model is written in float32.
 """
@@ -25,7 +25,7 @@ from tfp_adaptive.posterior.engines import python_program
 
 __all__ = ['Density', 'Source', 'source']
 
-_MOST_OF_STEPS = 1000  # Most coordinates for steps by a `Program`.
+_MOST_OF_STEPS = 1000  # Most coordinates to evaluate by the steps' program.
 _LARGEST_DIFFERENCE = 1e-2  # Relative difference of float64 and float32.
 # A later call with the same model and data reuses the program.
 _KNOWN = known_programs.Known()
@@ -37,7 +37,7 @@ class Density:
   Attributes:
     dtype: Dtype in which values are computed, and dtype of states.
     num_calls: Evaluations by `evaluate` so far, for each chain.
-    note: Reason why float64 was wanted but not used, or ''.
+    note: Reason why float64 was not used although it was wanted, or ''.
     xla_refusal: What TensorFlow said when it traced the density for XLA, or ''.
   """
 
@@ -56,7 +56,7 @@ class Density:
     self._target = problem.target_log_prob_fn
     self._model_dtype = problem.dtype
     self._event_size, self._num_chains = problem.event_size, num_chains
-    # Function of a density that is computed outside of TensorFlow, or None.
+    # Value and gradient of a density outside of TensorFlow, or None.
     self.in_python = problem.in_python
     self._entries = {}  # Number of rows -> `known_programs.Entry`.
     self.is_compiled = False
@@ -107,7 +107,7 @@ class Density:
     return self._entries[num_rows]
 
   def _once(self, name, make):
-    """Returns the first result of `make()` for this density and dtype."""
+    """Returns the result of the first `make()` for a name and this dtype."""
     entry = self._entry(self._num_chains)
     return entry.once((name, self.dtype), make)
 
@@ -135,7 +135,7 @@ class Density:
   def values_in_float64(self, rows):
     """Returns values [n] of rows [n, d] computed in float64, numpy.
 
-    `None` if the run computes in float64 anyway, or if float64 is impossible.
+    The result is `None` if float64 is used anyway, or is impossible.
     """
     entry = self._entry(self._num_chains)
     if (
@@ -156,7 +156,7 @@ class Density:
     return np.concatenate(found)[:count]
 
   def _evaluated(self, batches):
-    """Returns values and gradients of one batch or more, numpy.
+    """Returns values and gradients of the first batch, or of several, numpy.
 
     The first call also evaluates the density alone, because errors then say
     what is wrong with the density.
@@ -172,7 +172,8 @@ class Density:
 
   @property
   def _has_small_steps(self):
-    """Whether a compiled `Program` takes steps, with a matrix as argument."""
+    """Whether the compiled program of the steps also evaluates the density."""
+    # An argument of this program is a matrix [d, d], so d must not be large.
     return self.is_compiled and self._event_size <= _MOST_OF_STEPS
 
   def use_xla(self, with_xla):
@@ -180,7 +181,7 @@ class Density:
     self.is_compiled = with_xla
 
   def steps(self):
-    """Returns the `program.Program` of steps, the same at every call."""
+    """Returns the program of the steps: `Program` or `PythonProgram`."""
     if self.in_python:
       return python_program.PythonProgram(self.in_python)
     return self._once(
@@ -217,11 +218,7 @@ class Density:
     self._once('lowered', lowered)
 
   def _function(self, jit_compile=None):
-    """Returns the program as a `tf.function`.
-
-    It wraps the program, because a call of the program itself takes arguments
-    by name.
-    """
+    """Returns the program as a `tf.function`, which is called by position."""
     program = self.program(self._num_chains)
     return tf.function(
       lambda rows: program(rows), autograph=False, jit_compile=jit_compile
@@ -278,10 +275,10 @@ class Source(NamedTuple):
 
   Attributes:
     entry: `known_programs.Entry` of the function of rows [n, d] to values [n]
-      and gradients [n, d]. It is flat if possible and runs without XLA.
+      and gradients [n, d]: without XLA and, if possible, flat (`flat_graph`).
     target: The Python function.
-    traced: The `tf.types.experimental.ConcreteFunction` before it was flat.
-    xla_refusal: What TensorFlow said when it traced the density for XLA, or ''.
+    traced: The `tf.types.experimental.ConcreteFunction` before `flat_graph`.
+    xla_refusal: TensorFlow's error from tracing the density for XLA, or ''.
   """
 
   entry: known_programs.Entry
@@ -295,7 +292,8 @@ def source(target, num_rows, event_size, dtype):
   """Returns the `Source` of a density.
 
   Args:
-    target: `target_log_prob_fn` of a `Problem`, a new function for every call.
+    target: `target_log_prob_fn` of a `Problem`. Every `Problem` has a new
+      function, so that the cache never returns the density of another one.
     num_rows: n, int.
     event_size: d, int.
     dtype: tf.DType of the model.

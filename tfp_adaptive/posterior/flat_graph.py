@@ -62,7 +62,8 @@ def in_float64(concrete):
     Exception: An error of TensorFlow if an operation has no float64 kernel.
   """
   definition = concrete.graph.as_graph_def()
-  # TensorFlow finds the bodies of loops by name, and the float32 ones stay.
+  # TensorFlow finds the bodies of loops by name. The float32 bodies stay, so
+  # the float64 bodies need new names.
   names = [f.signature.name for f in definition.library.function]
   renamed = {name: f'{name}_float64_{next(_NUMBERS)}' for name in names}
   for node in definition.node:

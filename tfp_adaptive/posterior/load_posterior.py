@@ -24,8 +24,8 @@ def load_posterior(
 ) -> Posterior:
   """Returns a posterior that was saved; nothing is drawn.
 
-  The file holds draws, verdict, and the learned sampler, but no code. Give the
-  model again, as to `sample_posterior`.
+  The file holds draws, report and the learned sampler, but no code. Give the
+  model again, as to `sample_posterior`. The verdict is computed again.
 
   Args:
     path: The file that `Posterior.save` wrote, or `posterior.npz` in the

@@ -1,7 +1,7 @@
 """Decides what a run of `sample_posterior` does next within its budget.
 
-The functions are pure. Nothing here samples, reads a clock or writes a file.
-All gradients are counted for each chain.
+The functions are pure: they do not sample, read a clock or write a file. Every
+number of gradients is that of one chain.
 """
 
 from typing import NamedTuple
@@ -24,21 +24,21 @@ __all__ = [
 ]
 
 NUM_PAIRS = 2000  # Pairs of state and gradient for choosing a structure.
-# Fewest and usual steps of the first adaptation. On 34 posteriors of posteriordb
-# 1000 steps took twice the gradients of a run and gained nothing. With 250 steps
-# two posteriors lost half of their effective draws per gradient.
+# Fewest and usual steps of the first adaptation. With 1000 steps, runs on 34
+# posteriors of posteriordb took twice the gradients and gained nothing. With
+# 250 steps, two posteriors lost half of their effective draws per gradient.
 _FEWEST_STEPS, _FIRST_STEPS = 50, 500
 _FIRST_COST = 8.0  # Assumed gradients per step of a structure not yet tried.
-# Rounds of the phase 'improve' count from 0, see `Place`. Round 0 wants
-# `_FIRST_STEPS`, and each later round this many times more than the previous
-# round. There are at most `_NUM_ATTEMPTS` rounds.
+# Round t of the phase 'improve' (t = 0, 1, ..., see `Place`) wants
+# `_FIRST_STEPS` times `_GROWTH`^t steps. There are at most `_NUM_ATTEMPTS`
+# rounds.
 _GROWTH, _NUM_ATTEMPTS = 4, 3
 # Largest share of the remaining budget for one adaptation. The second value
 # applies when proposals diverge.
 _LARGEST_SHARE, _LARGEST_SHARE_WHERE_DIVERGING = 0.3, 0.5
-# Target acceptance if proposals diverge, and least assumed cost of a step then.
+# If proposals diverge: target acceptance, and least assumed gradients per step.
 _CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.99, 24.0
-# Gradients per draw of the block that follows an adaptation.
+# Assumed gradients per draw of the block that follows an adaptation.
 _COST_OF_A_DRAW = 4.0
 
 
@@ -88,7 +88,8 @@ class Budget(NamedTuple):
 
     Args:
       num_steps: Steps that the adaptation wants.
-      cost: Gradients that must be left for each of these steps.
+      cost: Gradients of a step, divided by the share of the budget that an
+        adaptation may take.
     """
     size = chains_lib.block_size(self.num_draws, self.max_gradients)
     left = self.max_gradients - self.spent - _COST_OF_A_DRAW * size
@@ -105,7 +106,7 @@ class Evidence(NamedTuple):
 
   Attributes:
     before: The structure of the sampler.
-    asked: The structure that `structure.choose` finds at these draws.
+    asked: The structure that these draws ask for.
     diverge: Whether more proposals diverge than a verdict allows.
     cost: Gradients of one adapting step of these chains.
     attempt: Number of the round of adaptations, see `Place`.
@@ -124,7 +125,7 @@ class Adaptation(NamedTuple):
   Attributes:
     choice: The structure.
     num_steps: Steps that adapt, or 0 if the budget does not pay for them.
-    lacking: Gradients that must be left for the adaptation, or 0 if they are.
+    lacking: Gradients that must be left to afford the adaptation, or 0.
   """
 
   choice: Choice
@@ -185,7 +186,7 @@ def _aim(evidence):
   if modes.is_exchange(choice.part):
     cost = choice.part.num_replicas
   elif is_new:
-    pass  # Steps cost as in any first adaptation.
+    pass  # The cost above applies.
   elif evidence.diverge:
     choice = choice._replace(target_accept_prob=_CAREFUL_ACCEPT_PROB)
     share = _LARGEST_SHARE_WHERE_DIVERGING

@@ -66,7 +66,7 @@ class Posterior:
     verdict: `judge.verdict.Verdict`: the checks, coordinate by coordinate.
     report: `Report`, a list of `Stage`: what was done and why, and the cost of
       each stage for each chain.
-    thinning: Steps of a chain between two draws.
+    thinning: Steps of a chain from one draw to the next.
     num_gradients: Gradients that each chain computed in all stages.
     ended_by: What ended the run before all checks passed, or ''.
   """
@@ -110,12 +110,12 @@ class Posterior:
 
   @property
   def converged(self) -> bool:
-    """Whether every check passed: R-hat, bulk and tail ESS, divergences."""
+    """Whether every check passed, for example R-hat, ESS and divergences."""
     return not self.verdict.failed
 
   @property
   def choice(self) -> str:
-    """Name of the structure that made the draws."""
+    """Name of the sampler's structure, for example 'dense matrix'."""
     return self._chains.choice.name
 
   @property
@@ -191,10 +191,10 @@ class Posterior:
     return Posterior(self._problem, chains, report, self._min_ess, ended_by)
 
   def save(self, path: types.Path) -> None:
-    """Writes draws, verdict and the learned sampler to one file.
+    """Writes draws, report and the learned sampler to one file.
 
-    `tfpa.load_posterior(path, model, ...)` reads the file. The model is code,
-    so the file does not hold it.
+    `tfpa.load_posterior(path, model, ...)` reads the file. The file does not
+    hold the model, because the model is code.
 
     Args:
       path: The file, whose name usually ends in `.npz`. It is written whole or
@@ -224,8 +224,8 @@ class Posterior:
     Args:
       seed: int or [2] int32.
       model: Another `tfd.JointDistribution` with the same unknowns, for example
-        with other covariates. It may pin other values of parts that are not
-        data. `None`: the model that was sampled.
+        with other covariates. It may pin parts that are not data to other
+        values. `None`: the model that was sampled.
 
     Returns:
       dict of name -> [draws, chains, ...], numpy: the data.
@@ -381,8 +381,8 @@ class Posterior:
     """Returns `summary` as text.
 
     Args:
-      max_rows: Rows of the table. If there are more coordinates, it shows the
-        first rows and those of the largest R-hat.
+      max_rows: Rows of the table. If there are more coordinates, the table
+        shows the first rows and those of the largest R-hat.
     """
     columns = self.summary()
     rows = self._rows_to_show(columns, max_rows)
@@ -406,8 +406,8 @@ class Posterior:
     If chains agree, 99 % of their ranks stay inside the gray band.
 
     Args:
-      max_rows: Rows of the figure, one for each coordinate. If there are more,
-        it shows the first rows and those of the largest R-hat.
+      max_rows: Rows of the figure. If there are more coordinates, the figure
+        shows the first rows and those of the largest R-hat.
 
     Returns:
       The `arviz_plots.PlotCollection`; `.savefig(path)` writes it to a file.

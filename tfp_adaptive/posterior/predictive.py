@@ -155,7 +155,7 @@ def _below(children, names):
 def _children(model, names):
   """Returns dict of name -> the parts whose distribution depends on that part.
 
-  The graph of the parts' densities shows which these are. Nothing is computed.
+  The graph of the parts' densities shows the dependence; nothing is computed.
   """
   shapes, dtypes = (
     dict(zip(names, data.in_order(structure)[1]))
@@ -181,7 +181,7 @@ def _children(model, names):
     for name in names
   }
   with warnings.catch_warnings():
-    warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
+    warnings.simplefilter('ignore', UserWarning)  # About slow seeded draws.
     tf.function(look, autograph=False).get_concrete_function(specs)
   return children
 
@@ -265,7 +265,7 @@ def _for_each(function, unknowns):
   @tf.function(autograph=False)
   def run(*rows):
     with warnings.catch_warnings():
-      warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
+      warnings.simplefilter('ignore', UserWarning)  # About slow seeded draws.
       one = function(*tf.nest.map_structure(lambda column: column[0], rows))
       like = tf.nest.map_structure(tf.TensorSpec.from_tensor, one)
       found = tf.map_fn(
@@ -301,8 +301,8 @@ def _pointwise(law, value, num_front=0):
   if not isinstance(law, tfd.Sample):
     return law.log_prob(value)
   # The value is [..., batch..., sample..., event...]. The inner distribution
-  # needs the sample axes before the batch. Afterwards they return to their
-  # place.
+  # needs the sample axes before the batch, so the axes are swapped, and swapped
+  # back afterwards.
   inner = law.distribution
   begin, to = num_front, num_front + inner.batch_shape.rank
   end = len(value.shape) - inner.event_shape.rank

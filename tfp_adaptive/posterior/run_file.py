@@ -22,7 +22,7 @@ from tfp_adaptive.posterior.posterior import Stage
 __all__ = ['Kept', 'RunFile']
 
 # Least time between two files: in seconds, and in multiples of the time that
-# the last file took. Large draws take long to write.
+# the last file took.
 _SECONDS, _TIMES_ITS_OWN = 20.0, 20.0
 
 
@@ -44,8 +44,9 @@ class RunFile:
     self._path = self.folder('posterior.npz')
     self._next = time.monotonic() + _SECONDS
     if self._path is not None:
-      # The density is traced now, because Python code in it may count its
-      # calls. Errors are left to the first stage, which explains them.
+      # Python code in the density may count its calls. The density is traced
+      # before all else, so that a call that resumes traces the same program.
+      # The first stage explains errors.
       with contextlib.suppress(Exception):
         saved.traced(problem, settings.num_chains)
 
@@ -87,7 +88,7 @@ class RunFile:
       archive.write(plan, archive.seal_text(planned))
 
   def identity_of_stage(self, choice, num_steps, starts):
-    """Returns the values that two calls must share to resume an adaptation.
+    """Returns values that must be equal for a call to resume an adaptation.
 
     `run_identity` compares the values.
 
@@ -152,7 +153,7 @@ class RunFile:
     self._next = end + max(_SECONDS, _TIMES_ITS_OWN * (end - begin))
 
   def read(self):
-    """Returns the state `Kept` of an earlier call, or `None`.
+    """Returns the `Kept` of an earlier call, or `None`.
 
     Raises:
       ValueError: If the file is damaged, or belongs to another run.
@@ -171,7 +172,7 @@ class RunFile:
     return Kept(chains, report, place, is_richer)
 
   def _identity(self):
-    """Returns dict of values that two calls must share to be one run."""
+    """Returns values that must be equal for two calls to be one run."""
     starts = self._problem.draw_starts(self._settings.num_chains, (0, 0))
     digest = hashlib.sha256(np.asarray(starts).tobytes()).hexdigest()
     return dict(self._settings.identity(), init=digest[:8])
@@ -198,5 +199,5 @@ class RunFile:
 
 
 def _plan_and_state(number):
-  """Returns the names of the plan and of the state of an adaptation."""
+  """Returns the files with the budget and with the state of an adaptation."""
   return f'adaptation_{number}.json', f'adaptation_{number}/state.npz'

@@ -61,14 +61,15 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
   """Samples a posterior; the user need not choose settings.
 
   The call finds starts, scales, trajectory lengths, the number of steps and the
-  structure of the sampler. The structure is a preconditioning matrix, a map if
-  scales depend on other coordinates, or replica exchange between modes. All are
-  learned from states and gradients that the chains compute anyway.
+  structure of the sampler. The structure is a preconditioning matrix, a map
+  (change of variables) if scales depend on other coordinates, or replica
+  exchange between modes. Adaptation uses the gradients of its own steps. The
+  starts, the choice of the structure and checks take additional gradients.
 
   The run stops when every coordinate has R-hat below 1.01 and `min_ess`
-  effective draws in bulk and tails, and at least half of all gradients were
-  spent on draws. If `max_gradients` or `max_seconds` ends the run first, the
-  verdict names the checks that failed.
+  effective draws in bulk, tails and moments, and at least half of all gradients
+  were spent on draws. If `max_gradients` or `max_seconds` ends the run first,
+  the verdict names the checks that failed.
 
   Args:
     model: One of three kinds. A `tfd.JointDistribution`, with data given by
@@ -99,22 +100,23 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
     jit_compile: Whether XLA compiles the steps. `None`: yes, unless XLA cannot
       compile the density (determinants, Python code) or is slow at it (factors
       of large matrices on a CPU). The report gives the reason.
-    progress: Whether to write progress to stderr. If the program has set up
-      `logging`, the stages go to the logger `tfp_adaptive` instead.
+    progress: Whether to write progress to stderr. If your program has set up
+      `logging`, messages about the stages go to the logger `tfp_adaptive`
+      instead.
     callback: Function that is called several times a second while chains run.
       Its argument has `phase`, `step`, `num_steps` and `accept_rate` of the
       stage. If it returns true, the run ends as after Ctrl-C. With
       `callback=lambda _: event.is_set()` another thread can end the run.
     checkpoint_dir: Folder from which the same call resumes if it was cut off. A
       warm-up is saved every 250 steps or more often. Draws are saved every 20
-      seconds, or less often if this takes long. A run that `max_gradients` or
-      `max_seconds` ended resumes with a larger value. `None`: nothing is
-      written.
+      seconds, or less often if this takes long. If `max_gradients` or
+      `max_seconds` ended the run, the same call with a larger value resumes it.
+      `None`: nothing is written.
     dtype: Dtype of the computation: tf.float64, or tf.float32 for a float32
       model. `None`: float64 on a CPU, the model's own dtype on an accelerator.
-      A CPU computes float32 models in float64 too, because rounding in float32
-      decides acceptance if data are many. `states` have the model's dtype,
-      `unconstrained` the dtype of the computation.
+      On a CPU even float32 models are computed in float64, because with many
+      data the rounding of float32 decides acceptance. `states` have the model's
+      dtype, `unconstrained` has the dtype of the computation.
     coords: Labels of dimensions for ArviZ, `{'school': ['A', 'B']}`.
     dims: Names of the dimensions of parts, without chain and draw,
       `{'theta': ['school']}`.
@@ -190,7 +192,7 @@ def _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds):
 
 
 def _check_amount(name, given, instead, may_be_infinite=False):
-  """Refuses an amount that is not a positive number, or is infinite."""
+  """Refuses all but positive numbers; infinity needs `may_be_infinite`."""
   is_number = isinstance(given, numbers.Real) and given > 0
   if not is_number or not (may_be_infinite or np.isfinite(given)):
     finite = '' if may_be_infinite else ', and finite'

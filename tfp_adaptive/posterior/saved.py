@@ -1,4 +1,4 @@
-"""Writes and reads the file of a posterior: draws, verdict and sampler.
+"""Writes and reads the file of a posterior: draws, report and sampler.
 
 The file does not hold the model, which is code and must be given again. It
 records three facts about the density instead: a digest of its program, a digest
@@ -58,7 +58,7 @@ class _Recorded(NamedTuple):
 
 
 def write(path, problem, chains, **others):
-  """Writes chains and JSON values, whole or not at all.
+  """Writes a file of chains and JSON values, whole or not at all.
 
   Args:
     path: The file; its folder is created.
@@ -243,8 +243,8 @@ def check_unchanged(problem: Problem, chains: chains_lib.Chains) -> None:
 def _check_density(path, saved, given, may_differ):
   """Refuses a density with other values or another program.
 
-  The program is compared too. A changed prior may have about the same values at
-  the chains' states, and other values elsewhere.
+  The program is compared too, because a changed prior may have about the same
+  values at the chains' states, but other values elsewhere.
   """
   words = _changed_numbers(saved, given)
   if words:
@@ -285,7 +285,7 @@ def _changed_numbers(saved, given):
 
 
 def traced(problem: Problem, num_chains: int) -> _Density:
-  """Returns the `_Density` of a problem from its last trace."""
+  """Returns the `_Density` of a problem, traced or from its last trace."""
   return _described(density_lib.source(*_arguments(problem, num_chains)))
 
 

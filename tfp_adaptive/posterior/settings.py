@@ -24,7 +24,7 @@ class Settings(NamedTuple):
   dtype: tf.DType | None = None  # Dtype of the computation.
 
   def identity(self):
-    """Returns dict of JSON values that a call must share to resume a run."""
+    """Returns JSON values that must be equal for a call to resume a run."""
     return dict(
       num_draws=self.num_draws,
       num_chains=self.num_chains,

@@ -53,7 +53,7 @@ class Run:
     self._density = None  # `Density`, once it is traced.
 
   def __call__(self):
-    """Returns the `Posterior`."""
+    """Runs the stages; returns the `Posterior`."""
     folder = self._settings.checkpoint_dir
     with folder_lock.held(folder) if folder else contextlib.nullcontext():
       return self._run()
@@ -81,7 +81,7 @@ class Run:
             self._spent,
             self._ended_by,
           )
-        # If the adaptation was cut off, another call plans it again.
+        # Nothing is saved if an adaptation was cut off: another call plans it.
         if not (self._ended_by and self._place.phase == 'improve'):
           self._save(chains)
       except KeyboardInterrupt:
@@ -174,10 +174,9 @@ class Run:
   def _improved(self, chains, attempt):
     """Returns (chains, lacking).
 
-    The chains have adapted to the structure and steps that `plan.adaptation`
-    asks for, or are the given chains if no adaptation is needed or affordable.
-    `lacking` is the number of gradients that must be left for a better
-    adaptation, or 0.
+    The chains have adapted as `plan.adaptation` asks, or are the given chains
+    if no adaptation is needed or affordable. `lacking` is 0, or the number of
+    gradients that must be left for an adaptation that was not affordable.
     """
     if self._is_late:
       return chains, 0.0
@@ -200,7 +199,7 @@ class Run:
     ), 0.0
 
   def _budget(self, number):
-    """Returns the `plan.Budget` for an adaptation."""
+    """Returns the `plan.Budget` for the adaptation of this number."""
     settings = self._settings
     most = self._file.budget(number)
     return plan.Budget(
@@ -287,7 +286,7 @@ class Run:
     return structure.Choice(modes.NAME, modes.around(draws), choice.losses)
 
   def _choose(self, chains):
-    """Chooses the structure from the draws and the gradients there."""
+    """Chooses the structure from draws and the gradients at these draws."""
     begin, before = time.monotonic(), self._density.num_calls
     by_chain = np.swapaxes(chains.draws, 0, 1)[~chains.is_lost]
     rows = by_chain.reshape(-1, by_chain.shape[-1])
@@ -308,7 +307,10 @@ class Run:
     return choice
 
   def _sample(self, chains, may_adapt):
-    """Returns the `Posterior` when checks pass or the budget is spent."""
+    """Returns the `Posterior` when no check asks for draws or the run ends.
+
+    If `may_adapt`, the method also returns when the draws are far from enough.
+    """
     if self._sampling is None:
       self._sampling = chains.num_gradients, time.monotonic()
     while True:
@@ -383,7 +385,8 @@ class Run:
       if self._ended_by:
         return
       if chains.gradients_to_go_on > left:
-        chains.extend_by_a_block()  # Draws for the rest of the budget.
+        # The budget does not pay for refilling thinned chains, so they grow.
+        chains.extend_by_a_block()
       if chains.fitting(self._seconds_left()) < chains.block_size:
         # The file keeps the draws before this shorter block. A call that
         # resumes can then draw the whole block, as without a limit.

@@ -1,7 +1,8 @@
-"""Structures of the scale factor C; each file has one.
+"""Structures of the scale factor C; each has a file of its own.
 
 Symbols in this folder:
 
+    d, n       size of a state, number of rows
     C          scale factor, [d, d]; C C^T is the covariance of the proposal
     B          C^-1, for structures of the precision B^T B
     b, u       diagonal and superdiagonal of B

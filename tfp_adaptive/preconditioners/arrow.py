@@ -31,8 +31,8 @@ def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
 
   where S is upper triangular. Params are the tuple (b, u, G, S), and a tangent
   is their change. A move is a natural gradient step. It does not depend on the
-  scale of the coordinates, or on a shear h + H s of the path h along the
-  globals s.
+  scale of the coordinates. It does not depend on a shear h + H s of the path h
+  either, with the globals s and any matrix H.
 
   Args:
     num_globals: k, at least 1.
@@ -42,14 +42,14 @@ def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
       positive float or a function of the event size. By default the adaptation
       finds this scale.
     min_scale: Smallest 1 / b_i and 1 / S_jj after a step of an optimizer that
-      works on raw params (`rmsprop`, `adam`); relative gradients keep both
-      positive.
+      works on raw params (`rmsprop`, `adam`). With `relative_gradient` both
+      stay positive anyway.
 
   Returns:
     An `interfaces.Preconditioner`.
 
   Raises:
-    ValueError: If `num_globals` is no positive int, or not less than d.
+    ValueError: If `num_globals` is not a positive int, or not less than d.
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(102))
@@ -80,7 +80,8 @@ def arrow(num_globals, globals_first=False, init_scale=None, min_scale=0.0):
     outer=layout.outer,
     log_det_gradient=_log_det_gradient,
     slope=markov_path.slope,
-    move=_Layout(num_globals, globals_first=False).move,  # A move has no rows.
+    # A move gets no rows, so that the place of the globals does not matter.
+    move=_Layout(num_globals, globals_first=False).move,
     rescale=lambda params, by: tuple(p / by for p in params),
     project=project,
     init_scale=init_scale,
@@ -211,7 +212,7 @@ def _log_det_gradient(params):
 
 
 def _spread(rest, cross):
-  """Returns G s for each row s. With few globals XLA can fuse the products."""
+  """Returns G s for each row s. XLA fuses products with few globals."""
   num_globals = cross.shape[-1]
   if num_globals is None or num_globals > _MOST_FUSED:
     return tf.matmul(rest, cross, transpose_b=True)

@@ -1,4 +1,4 @@
-"""Steps of natural gradient for B = [[U, G], [0, S]]; see `row_step`."""
+"""Natural gradient steps for B = [[U, G], [0, S]]; see `row_step`."""
 
 import collections
 
@@ -24,7 +24,7 @@ class Arrow(
 
 
 def change(params, path, rest):
-  """Returns dB = e B + g by rows."""
+  """Returns dB as an `Arrow`; its row i is e_i times row i of B, plus g_i."""
   stretch, shear_upper, shear_cross = path
   rest_stretch, rest_shear = rest
   return Arrow(
@@ -38,9 +38,9 @@ def change(params, path, rest):
 def path(params, tangent):
   """Returns (e, g_u, g_G) of the path's rows, each bounded; see `row_step`.
 
-  Row i of B has entries right of the diagonal for h_{i+1} and the globals s. V
-  is their covariance. As h = M s + noise of variance q, V needs no numerical
-  inverse. With the tangents t_u and t_G,
+  Right of the diagonal, row i of B has entries for h_{i+1} and the globals s.
+  V is the covariance of these coordinates. It has a known inverse, because
+  h_{i+1} = M_{i+1} . s + noise of variance q_{i+1}. With tangents t_u and t_G,
 
     V^-1 (t_u, t_G) = (y, P t_G - M_{i+1} y),
     y = (t_u - M_{i+1} . t_G) / q_{i+1},   P = Cov(s)^-1.
@@ -72,7 +72,7 @@ def path(params, tangent):
 def corner(entries, tangent):
   """Returns (e, g) of the rows of S, each bounded; see `row_step`.
 
-  The coordinates after i have precision S_R^T S_R, S_R the trailing block of S.
+  The globals after i have precision S_R^T S_R, with S_R the block of S after i.
   """
   whitened = tf.matmul(tangent, entries, transpose_b=True)
   whitened = tf.linalg.set_diag(

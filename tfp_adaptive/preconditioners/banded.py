@@ -34,14 +34,14 @@ def banded(num_superdiagonals, init_scale=None, min_scale=0.0):
       finds this scale.
     min_scale: Smallest 1 / b_ii, the scale of a coordinate given its next p
       neighbors, after a step of an optimizer that works on raw params
-      (`rmsprop`, `adam`); relative gradients keep b_ii positive.
+      (`rmsprop`, `adam`). With `relative_gradient` b_ii stays positive anyway.
 
   Returns:
     An `interfaces.Preconditioner`.
 
   Raises:
-    ValueError: If `num_superdiagonals` is no positive int, or not smaller than
-      the event size.
+    ValueError: If `num_superdiagonals` is not a positive int, or not smaller
+      than the event size.
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(100))
@@ -138,7 +138,7 @@ def _by_row(superdiagonals):
 
 
 def _change(params, stretch, shear):
-  """Returns dB = e B + g by diagonals."""
+  """Returns the diagonals of dB; row i is e_i times row i of B, plus g_i."""
   size = ps.shape(stretch)[0]
   return (
     params[0] * stretch,

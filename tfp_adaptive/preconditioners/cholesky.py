@@ -13,7 +13,7 @@ from tfp_adaptive.linalg.symmetric import symmetric_part
 __all__ = ['cholesky']
 
 _LARGEST_EVENT = 20_000  # A factor then takes 1.6 GB, and a run holds several.
-_NUM_ITERATIONS = 3  # Each has two products. The norm is a lower bound.
+_NUM_ITERATIONS = 3  # Power iterations, for a lower bound of the norm.
 
 
 @shown.remembers_call
@@ -37,7 +37,8 @@ def cholesky(init_scale=None, min_scale=0.0):
       finds this scale.
     min_scale: Smallest diagonal entry after a step of an optimizer that works
       on raw params (`rmsprop`, `adam`). With 0, columns with a negative
-      diagonal entry change sign. Relative gradients keep the diagonal positive.
+      diagonal entry change sign, which leaves L L^T unchanged. With
+      `relative_gradient` the diagonal stays positive anyway.
 
   Returns:
     An `interfaces.Preconditioner`.
@@ -124,7 +125,7 @@ def _spectral_norm(operator, event_size):
 
 
 def _lower_root(tangent):
-  """Returns the lower triangular F with F + F^T = 2 E, E symmetric."""
+  """Returns the lower triangular F with F + F^T = 2 E for a symmetric E."""
   lower = tf.linalg.band_part(tangent, -1, 0)
   return 2.0 * lower - tf.linalg.band_part(tangent, 0, 0)
 

@@ -25,8 +25,8 @@ def diagonal(init_scale=None, min_scale=0.0):
       positive float or a function of the event size. By default the adaptation
       finds this scale.
     min_scale: Smallest scale after a step of an optimizer that works on raw
-      params (`rmsprop`, `adam`). With 0, negative scales change their sign.
-      Relative gradients keep c positive.
+      params (`rmsprop`, `adam`). With 0, negative scales change their sign,
+      which leaves C C^T unchanged. With `relative_gradient` c stays positive.
 
   Returns:
     An `interfaces.Preconditioner`.

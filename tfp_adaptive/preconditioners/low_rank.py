@@ -1,4 +1,4 @@
-"""Factor of a diagonal and a low rank: C = D (I + U U^T)."""
+"""Diagonal plus low-rank scale factor: C = D (I + U U^T)."""
 
 import collections
 
@@ -17,7 +17,7 @@ __all__ = ['LowRankParams', 'low_rank']
 
 _FIRST_SIZE = 0.1  # Length of a column of U; C starts near a multiple of I.
 _MAX_STRETCH = 0.5
-_PAIRS_PER_COLUMN = 64  # Pairs of a state and a gradient in the history.
+_PAIRS_PER_COLUMN = 64  # Pairs (state, gradient) in the history.
 _NUM_ITERATIONS = 4  # Steps of the power iteration.
 
 
@@ -66,14 +66,14 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
       positive float or a function of the event size. By default the adaptation
       finds this scale.
     min_scale: Smallest c_i after a step of an optimizer that works on raw
-      params (`rmsprop`, `adam`). With 0, negative scales change their sign.
-      Relative gradients keep c positive.
+      params (`rmsprop`, `adam`). With 0, a negative c_i and row i of U change
+      sign, which leaves C C^T unchanged. `relative_gradient` keeps c positive.
 
   Returns:
     An `interfaces.Preconditioner`.
 
   Raises:
-    ValueError: If `rank` is no positive int, or not smaller than the event
+    ValueError: If `rank` is not a positive int, or not smaller than the event
       size.
 
   Example:
@@ -116,7 +116,7 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
 
 def _project(params, min_scale):
   scales, columns = params
-  if min_scale == 0.0:  # C -> C diag(+-1) does not change C C^T.
+  if min_scale == 0.0:  # C diag(+-1) has the same C C^T.
     sign = tf.where(scales < 0.0, -tf.ones_like(scales), tf.ones_like(scales))
     columns *= sign[:, tf.newaxis]
   return LowRankParams(scale_factor.positive(scales, min_scale), columns)
@@ -131,7 +131,7 @@ def _first_columns(event_size, rank, dtype):
 
 
 def _turned(columns, target):
-  """Returns columns [d, rank] times the rotation that is nearest to target."""
+  """Returns the U R nearest to `target`, for U = `columns`, R orthogonal."""
   _, left, right = tf.linalg.svd(
     tf.matmul(columns, target, transpose_a=True), full_matrices=False
   )
@@ -164,6 +164,7 @@ def _operator(params):
 
 def _outer(params, left, right, push):
   scales, columns = params
+  # K = I + U U^T.
   pulled = low_rank_fisher.Geometry(columns).unapply(left)  # K^-1 left
   pushed = push() / scales  # K right
   inner = tf.matmul(pulled, tf.matmul(right, columns), transpose_a=True)
@@ -200,7 +201,8 @@ def _shrink(geometry, delta, omega):
     column /= tf.maximum(tf.norm(column), tiny)
     column = low_rank_fisher.multiply(change, column)
   stretch = tf.maximum(tf.norm(column), tf.reduce_max(tf.abs(delta)))
-  # E leaves out omega omega^T, so that |omega^T K^-1 omega| is bounded by 1/4.
+  # E (`low_rank_fisher.py`) leaves out the second order, omega omega^T. It is
+  # bounded by |omega^T K^-1 omega| <= 1/4.
   pulled = tf.transpose(geometry.unapply(tf.transpose(omega)))
   square = tf.norm(tf.matmul(omega, pulled, transpose_a=True))
   stretch = tf.maximum(stretch, tf.sqrt(square))

@@ -8,10 +8,10 @@ A tangent (delta, omega) changes c to c exp(delta) and U to U + omega, so that
   E = K^-1 diag(delta) K + K^-1 (omega U^T + U omega^T).
 
 The symmetric part of E is again diagonal plus low rank: diag(delta) + Y S Y^T
-with Y = [U, delta U, omega]. J maps a tangent to this symmetric part. The
-natural gradient step is the tangent whose image is closest to the gradient. It
-solves J^T J (delta, omega) = tangent. Each product costs O(d r^2). All
-quantities are dimensionless, so that a few conjugate gradients are enough.
+with Y = [U, delta U, omega]. J maps a tangent to this symmetric part. A natural
+gradient step solves J^T J (delta, omega) = g for the gradient g in
+(delta, omega). Each product with J^T J costs O(d r^2). All quantities are
+dimensionless, so that a few iterations of conjugate gradients are enough.
 """
 
 import collections
@@ -85,11 +85,11 @@ def multiply(change, columns):
 
 
 def natural_step(geometry, tangent):
-  """Solves J^T J (delta, omega) = tangent by conjugate gradients.
+  """Solves J^T J (delta, omega) = g by conjugate gradients.
 
   Args:
     geometry: A `Geometry` of rank r.
-    tangent: ([d], [d, r]).
+    tangent: g, ([d], [d, r]).
 
   Returns:
     (delta, omega), [d] and [d, r]. Rotations of U, which do not change C, are
@@ -125,7 +125,7 @@ def natural_step(geometry, tangent):
 
 
 def _information(geometry, delta, omega):
-  """Returns J^T J (delta, omega)."""
+  """Returns J^T J (delta, omega); E below is only the symmetric part."""
   columns, inverse = geometry.columns, geometry.inverse
   change = symmetric_change(geometry, delta, omega)
   pushed = multiply(change, columns)  # E U

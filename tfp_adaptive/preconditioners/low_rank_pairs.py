@@ -1,7 +1,7 @@
-"""Fits a diagonal plus low-rank factor of least Fisher divergence to pairs.
+"""Fits the diagonal plus low-rank factor of least Fisher divergence.
 
-C = D (I + U U^T) with D = diag(c). X are states and G gradients, [n, d], around
-their means. For a normal with covariance C C^T,
+C = D (I + U U^T) with D = diag(c). The rows of X are states and those of G
+gradients, [n, d], around their means. For a normal with covariance C C^T,
 
   X = -G D^2 - (a matrix of rank r).
 
@@ -11,8 +11,8 @@ Column X_i is therefore -c_i^2 G_i, except along the r columns of a matrix F,
   F = orth(X D^-1 Q),   c_i^4 = |(I - F F^T) X_i|^2 / |(I - F F^T) G_i|^2,
   Q = (X D^-1 + G D)^T F.
 
-Four rounds leave a condition number of 1.01. For other targets, c is the
-diagonal factor of least divergence for the parts of X and G orthogonal to F.
+For a normal, four rounds leave a condition number of 1.01. For other targets, c
+has the least divergence for the parts of X and G that are orthogonal to F.
 
 U is then found in the span of Q and of (X D^-1)^T F. There (I + U U^T)^2 is the
 geometric mean of the covariance of the states and the inverse covariance of the
@@ -31,7 +31,7 @@ _NUM_TURNS = 6  # Steps of the power iteration.
 _NUM_ROUNDS_OF_WEIGHTS = 8  # Rounds that reduce the weights of outlying pairs.
 # Fewer pairs give fewer columns. Each column of U is searched along two axes.
 _LEAST_PAIRS_PER_COLUMN = 3.0
-_RIDGE = 1e-12  # Relative to squared columns, which may be dependent.
+_RIDGE = 1e-12  # Relative to the squared columns, which may be dependent.
 _LEAST_LENGTH = 1e-6  # Least length of an axis orthogonal to earlier axes.
 _LEAST_SHARE = 1e-12  # Least unexplained share of a coordinate.
 
@@ -57,7 +57,10 @@ def fit(rank, states, gradients, weights):
 
 
 def _in_turns(rank, states, gradients, scales, is_told):
-  """Returns c [d], and the columns of Q and (X D^-1)^T F, [d, 2 rank]."""
+  """Returns c [d], and the columns of Q and (X D^-1)^T F, [d, 2 rank].
+
+  `is_told` is 1 for the columns of U that there are enough pairs for, else 0.
+  """
   of_states, of_gradients = (
     tf.reduce_sum(rows**2, axis=0) for rows in (states, gradients)
   )
@@ -91,7 +94,10 @@ def _in_turns(rank, states, gradients, scales, is_told):
 
 
 def _weighted(states, gradients, weights):
-  """Returns states, gradients times sqrt(weight), and scales by gradients."""
+  """Returns states and gradients, times sqrt(weight), and first scales c, [d].
+
+  A pair gets the weight w_i 2 / (1 + s), with s the mean of (c * gradient)^2.
+  """
   share = weights[:, tf.newaxis]
 
   def turn(count, share, scales):
@@ -138,8 +144,8 @@ def _columns(rank, states, gradients, scales, axes):
 def _leading(matrix, rank):
   """Returns leading eigenvectors [m, rank], and their values.
 
-  A power iteration starts at the first `rank` unit vectors, which are close. A
-  full decomposition would cost as much as the rest of the fit.
+  A power iteration starts at the first `rank` unit vectors, which are nearly
+  right. A full decomposition would cost as much as the rest of the fit.
   """
   _, turn = tf.while_loop(
     lambda count, _: count < _NUM_TURNS,
@@ -147,7 +153,7 @@ def _leading(matrix, rank):
     (0, tf.eye(ps.shape(matrix)[0], rank, dtype=matrix.dtype)),
   )
   inside = tf.matmul(turn, tf.matmul(matrix, turn), transpose_a=True)
-  # `eigh` raises an error for NaN outside XLA; `turn` still has the NaN.
+  # Outside XLA, `eigh` raises an error for NaN. `turn` still has the NaN.
   inside = tf.where(tf.math.is_finite(inside), inside, 0.0)
   variances, last = tf.linalg.eigh(inside)
   return tf.matmul(turn, last), variances

@@ -30,7 +30,7 @@ def variances(bands):
 
 
 def slope(params, grads):
-  """Returns the derivative in the log scale of C, [], where B = C^-1."""
+  """Returns the derivative in log a at a = 1, [], where a C has params / a."""
   return -tf.add_n([tf.reduce_sum(p * g) for p, g in zip(params, grads)])
 
 

@@ -24,7 +24,7 @@ def per_part(preconditioners, init_scale=None):
     preconditioners: One `interfaces.Preconditioner` per part. An `init_scale`
       of a block multiplies the common first scale.
     init_scale: Common first scale: a positive float or a function of the event
-      size. By default the adaptation finds it, unless every block has its own.
+      size. By default the adaptation finds one, unless all blocks have theirs.
 
   Returns:
     An `interfaces.Preconditioner` whose `init` takes the list of the sizes of

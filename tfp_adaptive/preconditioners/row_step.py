@@ -1,14 +1,15 @@
-"""Steps of natural gradient for an upper triangular inverse factor B = C^-1.
+"""Natural gradient steps for an upper triangular inverse factor B = C^-1.
 
 N(0, (B^T B)^-1) has log density sum_i log b_ii - (b_i . x)^2 / 2, where b_i are
-the rows of B. The Fisher information is therefore block diagonal by rows. R are
-the columns of row i right of the diagonal, and S = Cov(x_R). For a tangent
-(t_b, t_R) in b_ii and b_R, a step has a stretch e and a shear g:
+the rows of B. The Fisher information is therefore block diagonal by rows. Let R
+be the columns right of the diagonal in which row i has entries b_R, and
+V = Cov(x_R). For a tangent (t_b, t_R) in b_ii and b_R, a step has a stretch e
+and a shear g:
 
-  e = b_ii t_b + b_R . t_R,      g = 2 S^-1 t_R,
+  e = b_ii t_b + b_R . t_R,      g = 2 V^-1 t_R,
   b_i <- (1 + e) b_i + (0, g).
 
-The relative change of C is -(dB) C, whose row i has length sqrt(e^2 + g^T S g).
+The relative change of C is -(dB) C, whose row i has length sqrt(e^2 + g^T V g).
 Linear maps of the coordinates that keep the pattern of B, such as rescalings,
 change neither steps nor lengths.
 """
@@ -18,7 +19,7 @@ import tensorflow as tf
 __all__ = ['global_shrink', 'row_shrink']
 
 _MAX_STRETCH = 0.5
-_NUM_ITERATIONS = 3  # Each has two products. The norm is a lower bound.
+_NUM_ITERATIONS = 3  # Power iterations, for a lower bound of the norm.
 
 
 def row_shrink(stretch, shear_square):
@@ -26,7 +27,7 @@ def row_shrink(stretch, shear_square):
 
   Args:
     stretch: e of every row.
-    shear_square: g^T S g of every row.
+    shear_square: g^T V g of every row.
   """
   return _shrink(tf.sqrt(stretch**2 + shear_square))
 
@@ -34,8 +35,8 @@ def row_shrink(stretch, shear_square):
 def global_shrink(push, pull, event_size, dtype):
   """Returns the factor that bounds the spectral norm of E by 1/2.
 
-  E is the relative change of C. On a long path, its rows may be bounded one by
-  one, and the norm of E may still be large.
+  E is the relative change of C. On a long path, the norm of E may be large even
+  if every row of E is bounded.
 
   Args:
     push: (rows [1, d]) -> E r.
@@ -53,7 +54,7 @@ def global_shrink(push, pull, event_size, dtype):
   def turn(count, row):
     return count + 1, pull(push(row / tf.maximum(tf.norm(row), tiny)))
 
-  # This is a loop, because solves are slow to compile.
+  # The iterations are a loop, because unrolled solves are slow to compile.
   _, row = tf.while_loop(
     lambda count, _: count < _NUM_ITERATIONS,
     turn,

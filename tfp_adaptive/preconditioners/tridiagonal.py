@@ -34,7 +34,7 @@ def tridiagonal(init_scale=None, min_scale=0.0):
       finds this scale.
     min_scale: Smallest 1 / b_i, the scale of a coordinate given its next
       neighbor, after a step of an optimizer that works on raw params
-      (`rmsprop`, `adam`); relative gradients keep b positive.
+      (`rmsprop`, `adam`). With `relative_gradient` b stays positive anyway.
 
   Returns:
     An `interfaces.Preconditioner`.

@@ -2,7 +2,7 @@
 
 Symbols in this folder:
 
-    f          surrogate of log pi; its gradient is the score
+    f          surrogate of log pi, the target; its gradient is the score
     walk       a random-walk step, which does not use the surrogate
     C          momentum scale
     h, L       step size, and number of leapfrog steps

@@ -30,18 +30,19 @@ from tfp_adaptive.surrogate import walk
 
 __all__ = ['ScoreMatchingAdaptation', 'ScoreMatchingAdaptationResults']
 
-_FIRST_STEP = 10  # Step of the first fit of the momentum scale.
+_FIRST_STEP = 10  # Earliest step of a fit of the momentum scale.
 _FIRST_SHARE = 0.1  # Share of the steps before the first fit of the surrogate.
 _LAST_SHARE = 0.8  # Share of the adapting steps after which no fit is made.
 _GROWTH = 1.6  # Factor between the steps of two fits.
 _GROWTH_ONLINE = 1.02  # Factor between the steps of two updates.
 _FEWEST_DRAWS = 4  # A fit needs this many draws times (dimension + 1).
 # Least share of random-walk steps until the last fit, because steps along a
-# poor surrogate make a poor history. Then the jumps of both kinds set it.
+# poor surrogate make a poor history. Then the mean jumps of both kinds of steps
+# set the share.
 _WALK_SHARE = 0.5
 _NUM_STARTS = 64  # Trajectories to which the step size is fitted.
-# Mean acceptance if the surrogate were the target, so that only the error of
-# the leapfrog steps counts.
+# Wanted mean acceptance if the surrogate were the target, so that only the
+# error of the leapfrog steps counts.
 _STEP_ACCEPT_PROB = 0.9
 _FOR_FAR_STARTS = 'kernel_exponential_family_lite'
 _SWEEPS = 3  # Fits to given draws. Each fit searches around the previous one.
@@ -70,8 +71,8 @@ class ScoreMatchingAdaptationResults(
     step: Steps taken, [] int32.
     num_fits: Fits of the surrogate that were used, [] int32.
     num_failed_fits: Fits and updates that were not finite, [] int32.
-    mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
-      step, [].
+    mean_accept_prob: Mean over chains of the acceptance probability in the last
+      adapting step, [].
   """
 
   __slots__ = ()
@@ -106,7 +107,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       name: Prefix of op names.
 
     Raises:
-      ValueError: If no kernel inside has a surrogate, or the history is no
+      ValueError: If no kernel inside has a surrogate, or the history is not a
         matrix of at least two rows of finite numbers.
     """
     arguments.check_num_adaptation_steps(num_adaptation_steps)
@@ -250,7 +251,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     return results
 
   def _is_due(self, step, growth):
-    """Returns whether `step` ([] int32, from 1) is in the schedule."""
+    """Returns whether a schedule has `step`; its steps grow by `growth`."""
     last = self.num_adaptation_steps * _LAST_SHARE
     times, time = [], last
     while time >= min(_FIRST_STEP, last) and time >= 1.0:
@@ -376,7 +377,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def _replace_surrogate(self, inner, params, fitted):
-    """Replaces the surrogate by a finite fit; returns whether this was done."""
+    """Returns results with the fit if it is finite, and whether it is."""
     is_good = adaptation_base.is_finite(fitted)
     chosen = adaptation_base.choose(is_good, fitted, params)
     return (

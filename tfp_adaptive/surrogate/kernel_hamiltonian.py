@@ -66,8 +66,8 @@ def kernel_hamiltonian(
   """Builds HMC without gradients (KMC), with forces learned from past states.
 
   Use it for targets without gradients or with random estimates, such as
-  pseudo-marginals and simulators. A step with a trajectory of any length calls
-  the target once.
+  pseudo-marginal targets and simulators. Every step calls the target once, for
+  a trajectory of any length.
 
   Args:
     target_log_prob_fn: Log density up to a constant, called as TFP calls it;
@@ -79,14 +79,15 @@ def kernel_hamiltonian(
     preconditioner: Structure of the momentum scale, or a list with one for
       each part of the state; dense by default.
     num_leapfrog_steps: L, or a pair (fewest, most) to draw from every step. By
-      default as many as `trajectory_length` needs, because leapfrog steps do
-      not call the target.
-    step_size: First step size, in units of the momentum scale. A fit sets the
-      largest step size with which trajectories keep the surrogate's energy. If
-      `num_leapfrog_steps` is given, dual averaging adapts the step size.
+      default a step takes as many as `trajectory_length` needs, because
+      leapfrog steps do not call the target.
+    step_size: First step size, in units of the momentum scale. Every fit sets
+      the largest step size with which trajectories keep the surrogate's energy.
+      If `num_leapfrog_steps` is given, dual averaging adapts the step size
+      instead.
     history: Draws known beforehand, numpy [k, event_size], to which the
-      surrogate is fitted before the first step. Give unconstrained draws inside
-      a `TransformedTransitionKernel`.
+      surrogate is fitted before the first step. Inside a
+      `TransformedTransitionKernel`, give unconstrained draws.
     target_is_stochastic: Whether the target is an estimate. Accepted estimates
       are kept and never drawn again, so that the chain is exact.
     target_accept_prob: Wanted mean acceptance of the steps that follow the
@@ -95,15 +96,15 @@ def kernel_hamiltonian(
       this acceptance, the step size goes to 0.
     walk_share: Smallest share of random-walk steps, in [0, 1). These steps find
       regions that the surrogate has not seen. If the share is not 0 and
-      `num_leapfrog_steps` is not given, all steps before the first fit are
-      random-walk steps, and half of them until the last fit. Then the share
-      rises if random-walk steps have larger jumps, as they may with one chain
-      or in many dimensions.
+      `num_leapfrog_steps` is not given, all steps are random-walk steps until
+      the first fit, and at least half of the steps until the last fit. After
+      the last fit the share rises if random-walk steps have larger jumps, as
+      they may with one chain or in many dimensions.
     trajectory_length: Longest trajectory, in units of the momentum scale, if
-      `num_leapfrog_steps` is not given. Every step draws a length between a
-      third of it and all of it. Half a period of a Gaussian is 3.1. The error
-      of the surrogate lowers the acceptance once, for a trajectory of any
-      length.
+      `num_leapfrog_steps` is not given. Every step draws a length from a third
+      of this value up to this value. On a Gaussian, 3.1 is half a period.
+      Longer trajectories are accepted about as often, because the log ratio has
+      the surrogate's errors at both ends only.
     name: Prefix of the names of bootstrap ops.
 
   Returns:
@@ -223,17 +224,18 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
       target_is_stochastic: See `kernel_hamiltonian`.
       walk_step_size: First scale of random-walk steps, []; by default
         2.38 / sqrt(d).
-      walk_preconditioner: Structure of their covariance; by default
-        `preconditioner`.
+      walk_preconditioner: Structure of the covariance of random-walk steps; by
+        default `preconditioner`.
       trajectory_length: T, in units of C, positive. Every step draws a length
-        up to T for all chains, and takes as many leapfrog steps as h needs (1
-        to 64) instead of `num_leapfrog_steps`.
+        between T / 3 and T for all chains, and takes as many leapfrog steps as
+        h needs (1 to 64) instead of `num_leapfrog_steps`.
       name: Prefix of the names of bootstrap ops.
 
     Raises:
       TypeError: If the surrogate or the preconditioner has the wrong type.
       ValueError: If a range is empty, `walk_share` is not in [0, 1), the length
-        is not positive, or the signature of the target does not fit.
+        is not positive, or the signature of the target does not fit
+        `target_is_stochastic`.
     """
     if not callable(getattr(surrogate, 'score', None)):
       raise TypeError(

@@ -2,8 +2,8 @@
 
   C C^T = M^-1,   M = (Cov^-1 + E[score score^T]) / 2
 
-Without scores M = Cov^-1. C is found by the natural steps of the structure,
-C <- C (I + E) with E = (I - C^T M C) / 2, projected on the structure.
+Without scores M = Cov^-1. C is found by natural gradient steps, C <- C (I + E)
+with E = (I - C^T M C) / 2, projected on the structure.
 """
 
 import tensorflow as tf

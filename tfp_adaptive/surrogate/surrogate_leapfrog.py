@@ -59,7 +59,7 @@ def follow(score, factor, x, velocity, step_size, num_steps):
 
 
 def steps_of_length(length, step_size):
-  """Returns L = length / mean h, rounded, [] int32.
+  """Returns L = length / mean h, rounded, from 1 to 64, [] int32.
 
   Args:
     length: [], in units of C.
@@ -74,8 +74,9 @@ def fit_step_size(
 ):
   """Returns the largest h with which trajectories keep the surrogate's energy.
 
-  With this h the mean of min(1, exp(r)) reaches `accept_prob`, where r is the
-  log ratio if the surrogate were the target.
+  h is the first trial for which the mean of min(1, exp(r)) reaches
+  `accept_prob`, or the last trial. r is the log ratio if the surrogate were the
+  target.
 
   Args:
     surrogate: `interfaces.Surrogate`.

@@ -123,7 +123,7 @@ def fit(walk, preconditioner, points, weights):
 
 
 def earn(walk, has_walked, displacement, log_accept_ratio):
-  """Returns the `Walk` with the jump of a step in its means.
+  """Returns the `Walk` with the jump of a step added to its means.
 
   Args:
     walk: `Walk`.

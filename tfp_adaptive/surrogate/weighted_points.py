@@ -32,8 +32,9 @@ def sharpness(covariance, scores, point_weights):
   """Returns (Cov^-1 + E[score score^T]) / 2, [d, d], the local precision.
 
   For a Gaussian both terms are its precision. For other targets the Fisher
-  information E[score score^T] is larger. On a curved ridge, it measures the
-  width, and the covariance measures the length. Scores may be zero.
+  information E[score score^T] is larger. On a curved ridge, the Fisher
+  information measures the width, and the covariance measures the length. All
+  scores are zero before the first fit.
   """
   fisher = tf.matmul(
     scores, point_weights[:, tf.newaxis] * scores, transpose_a=True

@@ -1,13 +1,13 @@
 """A dense covariance by Cholesky factors, for changing hyperparameters.
 
-Coordinates are x - mean itself. With C = L L^T, t the variance of a smoother
-and B = L^T L + t I, W = 2 L^T L + t I,
+Coordinates are x - mean. Let t be the variance of a smoother, C = L L^T,
+B = L^T L + t I and W = 2 L^T L + t I. Then
 
     R = C (C + t I)^-1 = L B^-1 L^T,   (I + R)^-1 = I - L W^-1 L^T
     t R = S S^T,            S = sqrt(t) L B^{-T/2}
     t R (I + R) = S S^T,    S = sqrt(t) L B^-1 W^{1/2}
 
-where B^{1/2} and W^{1/2} are Cholesky factors. Where R is small, no nearly
+where B^{1/2} and W^{1/2} are Cholesky factors. Even if R is small, no nearly
 equal numbers are subtracted. With y = R z,
 
     log det(C + t I) = log det B

@@ -32,7 +32,8 @@ def choose(lag_fn, grid_shape, tolerance, torus_shape=None):
     lag_fn: (lags) -> covariance [..., *shape], an array of a floating dtype.
       `lags` are in cells, one integer array of that shape for every axis.
     grid_shape: (n1, n2), ints.
-    tolerance: Allowed error of the covariance on the grid / the variance.
+    tolerance: Allowed error of the covariance on the grid, relative to the
+      variance.
     torus_shape: (m1, m2) to use; by default it is found here.
 
   Returns:

@@ -155,7 +155,7 @@ def rows_times(rows, matrix, transpose=False):
 
 
 def check_eigenvalues(eigenvalues, advice):
-  """Refuses eigenvalues that are negative beyond rounding, if known."""
+  """Refuses eigenvalues negative beyond rounding, outside a `tf.function`."""
   if tf.inside_function():
     return
   values = eigenvalues.numpy()

@@ -23,9 +23,9 @@ def kronecker(
     Cov(x[i1, i2, ...], x[j1, j2, ...]) = C1[i1, j1] C2[i2, j2] ...
 
   Use it for fields on a grid, regular or not, with a separable kernel, and for
-  fields indexed by a feature and an input. Each factor is decomposed, O(n_i^3).
-  A step of a sampler costs two products with every factor,
-  O(d (n1 + n2 + ...)). A factor may be singular.
+  several correlated outputs, indexed by output and input. Each factor is
+  decomposed, O(n_i^3). A step of a sampler costs two products with every
+  factor, O(d (n1 + n2 + ...)). A factor may be singular.
 
   Args:
     covariances: [C1, C2, ...], each [n_i, n_i], symmetric, or [chains...,

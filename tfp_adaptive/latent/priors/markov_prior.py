@@ -1,6 +1,6 @@
 """Priors whose precision P = C^-1 is banded: Markov chains and paths.
 
-Coordinates are x - mean itself. With t the variance of a smoother,
+Coordinates are x - mean. With t the variance of a smoother,
 
   R = C (C + t I)^-1 = M^-1,   M = t P + I,   I + R = M^-1 (M + I)
 

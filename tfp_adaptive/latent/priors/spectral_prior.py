@@ -22,8 +22,8 @@ __all__ = ['SpectralParams', 'build', 'eigh', 'not_negative']
 class SpectralParams(NamedTuple):
   """Mean and decomposition of a spectral prior."""
 
-  mean: Any  # [d] or [].
-  eigenvalues: Any  # gamma >= 0, [d].
+  mean: Any  # [], [d] or [chains..., d or 1].
+  eigenvalues: Any  # gamma >= 0, [d] or [chains..., d].
   basis: Any = ()  # Data of the basis: U itself, its factors, or nothing.
 
 
@@ -85,7 +85,7 @@ def build(
 
 
 def not_negative(eigenvalues):
-  """Returns eigenvalues with 0 for negative ones; unlike relu, it keeps NaN."""
+  """Returns eigenvalues with 0 for negative ones; NaN stays, unlike in relu."""
   return tf.where(eigenvalues >= 0.0, eigenvalues, 0.0 * eigenvalues)
 
 
@@ -106,9 +106,9 @@ def eigh(matrix):
 
 def _covariance(gamma, log_volume, rounding):
   """Returns the `interfaces.Covariance` of diag(gamma)."""
-  # Non-finite eigenvalues count as positive, so that they make the density
-  # non-finite and the proposal is rejected. NaN needs its own test, because
-  # TensorFlow's graphs rewrite not (a <= b) as a > b.
+  # Non-finite eigenvalues count as positive. They make the density non-finite,
+  # so that the proposal is rejected. NaN needs its own test, because graphs of
+  # TensorFlow rewrite not (a <= b) as a > b.
   is_positive = gamma > rounding * _largest(gamma)
   is_positive |= ~tf.math.is_finite(gamma)
   inverse = tf.where(is_positive, 1.0 / tf.where(is_positive, gamma, 1.0), 0.0)

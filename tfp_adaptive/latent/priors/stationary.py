@@ -31,9 +31,9 @@ def stationary(
 
   The state is the field on a torus around the grid. There the covariance is
   diagonal in a Fourier basis, so that a step costs two FFTs, O(d log d), and
-  nothing is decomposed. The likelihood is called with the grid alone. Get the
-  grid of a draw by `prior.restrict(states)`. The field on the rest of the torus
-  follows its distribution given the grid.
+  nothing is decomposed. The likelihood is called with the field on the grid
+  alone, which `prior.restrict(states)` returns. The field on the rest of the
+  torus follows its distribution given the grid.
 
   The covariance on the grid is right up to `tolerance`. The torus exceeds the
   grid by the distance at which the covariance vanishes. With `tolerance=0` the
@@ -49,12 +49,12 @@ def stationary(
       or one for every axis.
     mean: Mean of the field: a number, or [..., *grid_shape], whose trailing
       dimensions may be 1.
-    tolerance: Allowed error of the covariance on the grid / the variance. With
-      0 only rounding is allowed.
+    tolerance: Allowed error of the covariance on the grid, relative to the
+      variance. With 0 only rounding is allowed.
     torus_shape: Points of the torus along every axis, at least those of the
       grid; by default the fewest that `tolerance` allows. It must be given
-      inside a `tf.function`, where the covariance is the periodic sum and
-      `tolerance` is not checked.
+      inside a `tf.function`. There the covariance is the periodic sum of
+      `circulant_embedding`, and `tolerance` is not checked.
     jitter: Added to the variance of every point of the torus.
     dtype: float32 or float64; by default that of the kernel, float32 for a
       function.

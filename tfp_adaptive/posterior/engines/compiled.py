@@ -57,7 +57,7 @@ class CompiledEngine:
 
   @property
   def factor(self):
-    """The learned matrix C, [d, d], or `None` for a map or an exchange."""
+    """The learned matrix C, [d, d], or `None` for a map."""
     results = self._proposal_results()
     part = stack.first_with(self.kernel, 'preconditioner').preconditioner
     if not isinstance(part, interfaces.Preconditioner):
@@ -108,7 +108,7 @@ class CompiledEngine:
     Args:
       num_draws: Draws of each chain.
       steps_per_draw: Steps from one draw to the next.
-      number: Number of this call, from 1. The seed of the block depends on it.
+      number: Number of this call, from 1, on which the seed depends.
     """
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', UserWarning)

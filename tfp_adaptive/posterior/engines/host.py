@@ -31,7 +31,7 @@ from tfp_adaptive.posterior.engines import recorded
 __all__ = ['HostEngine']
 
 _DIVERGENCE = -1000.0  # Largest log acceptance ratio of a divergence.
-_MOST_TRIALS = 100  # The first scale is searched from 2^-100 to 2^100.
+_MOST_TRIALS = 100  # The search changes the first scale by at most 2^100.
 _RATE, _FIRST_RATE = 0.0075, 0.5  # Rates of the step size, see `_learn`.
 # An adaptation is saved after this many steps or seconds, whichever is sooner.
 _STEPS_TO_SAVE, _SECONDS_TO_SAVE = 250, 10.0
@@ -235,7 +235,7 @@ class HostEngine(kept.Kept):
       log_accept_ratio=ratios,
       is_accepted=drawn.is_accepted,
       diverging=ratios <= _DIVERGENCE,
-      # All chains take equally many.
+      # All chains take equally many leapfrog steps.
       n_steps=np.broadcast_to(drawn.lengths[:, np.newaxis], ratios.shape),
       step_size=np.full(ratios.shape, self.step_size),
       energy=drawn.energies,
@@ -302,7 +302,7 @@ class HostEngine(kept.Kept):
     same draws.
     """
     if self._num_trials or not self.with_xla:
-      return 1  # Without XLA a density is slow, and calls add little.
+      return 1  # Without XLA a density is slow, and calls add little time.
     ends = self.num_adaptation_steps, self.num_steps + self.part.steps_to_fit
     most = min(self._program.most_steps, self.num_steps // _STEPS_OF_ONE)
     return int(max(1, min(most, min(ends) - self.num_steps)))

@@ -14,10 +14,10 @@ FIRST, MOST = (1, 5), 32
 _GAIN = 2.0  # A step t has the weight gain / (t + gain) in the moments.
 _LARGEST_SQUARE = 9.0  # Bound of squares, in variances.
 _ORDER, _COARSE_ORDER = 16, 4
-_PRIOR_PAIRS = 10.0  # Weight of the mean over coordinates in each jump.
-_FIRST_REVIEW, _GROWTH = 20.0, 1.1  # First review at this step; then a factor.
-# Every other step draws its length from 1 up to the first number times the
-# longest length of the range, and at least up to the second number.
+_PRIOR_PAIRS = 10.0  # Weight of the mean over coordinates in a mean jump.
+_FIRST_REVIEW, _GROWTH = 20.0, 1.1  # Step of the first review, and growth.
+# Every other step draws its length from 1 to max(2 b, 6), where b is the
+# longest length of the best range.
 _EXPLORED, _LEAST_EXPLORED = 2, 6
 _LAST_REVIEW = 0.8  # Share of the adaptation after which the range is fixed.
 
@@ -49,8 +49,7 @@ class Lengths(kept.Kept):
     """Starts with the range `FIRST`.
 
     Args:
-      places: Chains in the coordinates in which lengths are learned, [chains,
-        d].
+      places: The chains in x or z, whichever lengths learn from, [chains, d].
     """
     self.best = np.array(FIRST)
     self.num_steps = self.num_taken = 0
@@ -114,7 +113,7 @@ class Lengths(kept.Kept):
     self._variance = past + weight * spread
 
   def _functions(self, rows):
-    """Returns the functions f_i: z and its bounded square, [2, chains, d]."""
+    """Returns f_i: standardized rows and bounded squares, [2, chains, d]."""
     is_alive = self._variance > 0.0
     scale = np.sqrt(np.where(is_alive, self._variance, 1.0))
     z = (rows - self._mean) / scale

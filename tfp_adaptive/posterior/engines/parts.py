@@ -14,7 +14,7 @@ __all__ = ['LearnedMap', 'LearnedMatrix']
 
 
 class Learned(NamedTuple):
-  """Whether the part has changed, and the new step size, or 0 to keep it."""
+  """Whether matrix or map is new; the new step size, or 0 to keep the old."""
 
   is_new: bool
   step_size: float = 0.0
@@ -23,7 +23,8 @@ class Learned(NamedTuple):
 class LearnedMatrix(kept.Kept):
   """The dense factor C with the least Fisher divergence.
 
-  Trajectories run in z, with x = m + C z and m the mean of the states so far.
+  Trajectories run in z, with x = m + C z. m is the weighted mean of the states
+  up to the last fit.
   """
 
   is_matrix = True
@@ -54,7 +55,7 @@ class LearnedMatrix(kept.Kept):
 
   @property
   def params(self):
-    """`conditional.Params`."""
+    """The map x = m + C z as `conditional.Params`."""
     identity = natural_lib.of_scale(len(self.factor), [])
     return conditional.Params(identity._replace(mean=self.centre), self.factor)
 
@@ -107,7 +108,7 @@ class LearnedMatrix(kept.Kept):
     return Learned(False)
 
   def num_steps_followed(self, num_updates):
-    """Returns how many steps the step size has followed this matrix."""
+    """Returns for how many steps the step size has adapted to this matrix."""
     return num_updates
 
   def _next_time(self, size):
@@ -151,7 +152,8 @@ class LearnedMap(kept.Kept):
     Args:
       size: d.
       num_adaptation_steps: Number of adapting steps.
-      drivers: Indices of the drivers. If empty, every fit searches for drivers.
+      drivers: Indices of the drivers, on which scales and means of the other
+        coordinates depend. If empty, every fit searches for drivers.
       exponents: One for each driver, per unit of the driver.
       is_bent: Whether means follow products of drivers too.
     """
@@ -168,7 +170,7 @@ class LearnedMap(kept.Kept):
 
   @property
   def params(self):
-    """`conditional.Params`."""
+    """The map as `conditional.Params`."""
     names = natural_lib.Natural._fields
     natural = natural_lib.Natural(*(getattr(self, name) for name in names))
     return conditional.Params(natural, self.factor)
@@ -211,9 +213,10 @@ class LearnedMap(kept.Kept):
     return Learned(True, states.shape[1] ** -0.25 if is_first else 0.0)
 
   def num_steps_followed(self, num_updates):
-    """Returns how many steps the step size has followed this map."""
+    """Returns for how many steps the step size has adapted to this map."""
     del num_updates
-    # The step before a fit used the previous map.
+    # The step that fits still used the previous map. Infinity gives its
+    # acceptance the least rate.
     return self._time - self._last_fit or np.inf
 
   def _set(self, natural, factor):

@@ -26,14 +26,16 @@ _NUM_INPUTS = 1 + _NUM_DRIVERS + _NUM_DRIVERS * (_NUM_DRIVERS + 1) // 2
 
 
 class Data(NamedTuple):
-  """A map as arguments of the program, see `fits.natural`.
+  """A map as arguments of the program, see `_forward` for its symbols.
+
+  There are at most 3 drivers u, and 4 terms exp(b.u).
 
   Attributes:
-    mean: [d].
-    log_scale: [d].
+    mean: m, [d].
+    log_scale: l, [d].
     log_det: log |det C|, [].
     drivers: Ones where a coordinate is a driver, zeros elsewhere, [d, 3].
-    exponents: [4, 3].
+    exponents: b of each term, [4, 3].
     places: Coefficients of h(u): those of 1, of the drivers u and of their
       products, for each term, [4 * 10, d].
     slack: Coefficients of the diagonal P(u), for each term, [4, d].
@@ -181,9 +183,9 @@ class Program:
   def evaluate(self, rows):
     """Returns values [n, chains] and gradients of rows [n, chains, d].
 
-    One step from zero has the rows as its proposals and rejects all of them. So
-    the program of the steps also evaluates the density. n is at most
-    `most_steps`.
+    A step of size 1 from zero with the rows as momenta proposes the rows. All
+    proposals are rejected. So the program of the steps also evaluates the
+    density. n is at most `most_steps`.
     """
     if self._identity is None:
       size = self._shape[-1]
@@ -322,8 +324,8 @@ def _data_of(params):
   places[: 1 + count, 0] = natural.offset
   slope = np.swapaxes(natural.slope, 1, 2)
   places[: 1 + count, 1 : 1 + count] = slope[:, :count]
-  # With fewer than three drivers, their pairwise products take the places they
-  # have among those of three drivers.
+  # With fewer than three drivers, each product of two drivers takes the place
+  # that this product has with three drivers.
   pairs = [(i, j) for i in range(_NUM_DRIVERS) for j in range(i, _NUM_DRIVERS)]
   own = [pair for pair in pairs if pair[1] < count]
   for place, pair in enumerate(own[: slope.shape[1] - count]):

@@ -2,7 +2,7 @@
 
 `PythonProgram` has the methods of `program.Program`. It serves a density that
 computes outside of TensorFlow, for example in C++ or JAX. Each gradient is one
-call of the density for all chains. Maps and leapfrog steps are NumPy.
+call of the density for all chains. NumPy computes maps and leapfrog steps.
 """
 
 from collections.abc import Callable

@@ -9,8 +9,8 @@ therefore measured at the draws. Without rounding, for a short step v,
 
 is zero. Lobatto's rule with five nodes gives the integral. Simpson's rule uses
 three of these nodes. If the two rules differ, the density bends too much for a
-measurement. A kernel's own compiled program sums in another order, so the
-values that it recorded are compared as well.
+measurement. A kernel's compiled program sums in another order, so the values
+that the kernel recorded are compared with those of the density as well.
 
 Rounding may also tilt the density: the terms of many equal data round alike, so
 their error depends on the unknowns. A short path does not show this error. The
@@ -27,9 +27,9 @@ MOST = 0.1  # Largest rounding noise that passes, in nats.
 _NUM_PAIRS = 24
 _NUM_COMPARED = 500  # About as many draws are compared with float64.
 _LARGEST_DIFFERENCE = 1e-2  # Relative difference of float64 and float32.
-# Lengths of paths, as shares of the way between two draws. Both lengths have
-# the same noise. The smaller estimate is used, because errors of the gradient
-# shrink with the length.
+# Lengths of paths, as shares of the way between two draws. Rounding noise is
+# equal on both paths. The smaller estimate is used, because errors of the
+# gradient shrink with the length.
 _SHARES = (0.25, 0.025)
 _NODES = 0.5 + 0.5 * np.array([-1.0, -np.sqrt(3 / 7), 0.0, np.sqrt(3 / 7), 1.0])
 _LOBATTO = np.array([9.0, 49.0, 64.0, 49.0, 9.0]) / 180.0
@@ -156,7 +156,10 @@ def _against_float64(density, rows, recorded):
 
 
 class _Along(NamedTuple):
-  """Values at the beginning of n paths, and changes along the paths, [n]."""
+  """Values at the beginning of n paths, and changes along the paths, [n].
+
+  `bend` is the integral by Lobatto's rule minus that by Simpson's rule.
+  """
 
   values: np.ndarray
   change: np.ndarray
@@ -177,8 +180,7 @@ def _along(evaluate, begin, steps):
   """Returns `_Along` for paths from points [n, d] along steps [n, d]."""
   dtype = begin.dtype
   rows = (begin + _NODES[:, None, None] * steps).astype(dtype)
-  # These are the steps after rounding.
-  steps = (rows[-1].astype(np.float64)) - rows[0]
+  steps = (rows[-1].astype(np.float64)) - rows[0]  # Steps after rounding.
   values, gradients = evaluate(rows.reshape(-1, rows.shape[-1]))
   values = np.asarray(values, np.float64).reshape(rows.shape[:2])
   gradients = np.asarray(gradients, np.float64).reshape(rows.shape)

@@ -27,7 +27,7 @@ _NUMBERS = 2**17  # Most numbers in memory during a fit.
 
 
 class Tails(NamedTuple):
-  """Shapes of coordinates, [d] each; NaN where too few draws differ.
+  """Tail shapes k of coordinates, [d] each; NaN where too few draws differ.
 
   Attributes:
     value: Pareto k of draws, the larger k of both tails.

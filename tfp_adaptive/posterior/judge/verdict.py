@@ -21,9 +21,9 @@ __all__ = [
 ]
 
 # A proposal counts as diverging at this log acceptance ratio or below. Runs
-# with a right verdict had at most 2 divergences in 8000 proposals with a
-# matrix, and 24 with a map. Chains that missed a narrow region (100 days of
-# volatility, non-centered) had 210 to 350.
+# that rightly passed had at most 2 divergences in 8000 proposals with a matrix,
+# and 24 with a map. Chains that missed a narrow region (100 days of volatility,
+# non-centered) had 210 to 350.
 _NEVER = -20.0
 MOST_DIVERGING = 0.005  # Largest share of recorded proposals that may diverge.
 # The same if steps were made smaller because proposals diverged. On the same
@@ -52,7 +52,7 @@ class Verdict(NamedTuple):
     tails: `tails.Tails` of coordinates.
     share_diverging: Share of recorded proposals that could never be accepted,
       or whose log ratio is not a number.
-    where_diverging: Name of the coordinate whose values differ most where
+    where_diverging: Name of the coordinate whose mean changes most where
       proposals diverge, or ''.
     most_diverging: The largest share of diverging proposals that passes.
     failed: Sentences, one for each check that failed.
@@ -103,12 +103,12 @@ class Verdict(NamedTuple):
     )
 
   def is_far_from_enough(self, min_ess):
-    """Whether so many draws are missing that a longer adaptation pays."""
+    """Whether draws are so far from passing that another adaptation pays."""
     rhat = self.worst('rhat')
     if rhat is None or rhat[0] > DISAGREEING_RHAT:
       return True
-    # The bound for smaller steps is lower. It does not count here, because
-    # another adaptation does not make these divergences rarer.
+    # The lower bound for smaller steps does not count here, because another
+    # adaptation does not make their divergences rarer.
     if self.share_diverging > max(self.most_diverging, MOST_DIVERGING):
       return True
     return self._smallest_size * _FAR_FROM_ENOUGH < min_ess
@@ -120,8 +120,7 @@ class Verdict(NamedTuple):
     in several modes diverge wherever a step leads between the modes.
 
     Args:
-      is_unusable: Whether a check about a coordinate failed, whose message has
-        the advice.
+      is_unusable: Whether a check failed whose message has the advice.
     """
     rhat = self.worst('rhat')
     if is_unusable:
@@ -234,8 +233,7 @@ def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
     verb = 'is' if len(values) == 1 else 'are'
     verdict.failed.append(f'{number} of each chain {verb} too few to judge')
     return verdict
-  # Draws that are not finite have no ranks. Then 'no chain ever moved' may be
-  # wrong.
+  # Non-finite draws have no ranks, so 'no chain ever moved' may be wrong.
   if not verdict.failed or verdict.worst('rhat') is not None:
     verdict.failed.extend(_failures(verdict, min_ess))
   return verdict

@@ -33,8 +33,8 @@ def intervals(
 
   Args:
     is_possible: Function of points [n, d] in unconstrained space to booleans
-      [n]: whether the data are possible, or the unknowns overflow.
-    candidates: Points [n, d]. At some of them the data should be possible.
+      [n]: whether the data are possible. It is true where unknowns overflow.
+    candidates: Points [n, d]. The search begins at the first possible one.
     which: Indices of the coordinates that may be bounded.
 
   Returns:

@@ -1,9 +1,9 @@
 """Checks that a joint distribution and its data can be sampled.
 
 One graph holds the distributions of all parts, with the unknowns as arguments.
-Conditions on data that do not depend on the unknowns are computed and checked.
-Conditions that depend on unknowns are reported, so that the density of these
-parts can be corrected.
+If a condition on data does not depend on the unknowns, it is computed and
+checked. The parts whose conditions depend on unknowns are reported, so that
+their density can be corrected.
 """
 
 import difflib
@@ -42,7 +42,7 @@ tfd = tfp.distributions
 
 in_order = kinds.in_order
 
-# Words of TFP's errors for joint distributions that it cannot nest.
+# Words of TFP's errors for nested joint distributions that are not supported.
 _NESTED = r"unhashable type: 'slice'|could not be converted to a dimension"
 # Number of prior draws to try if data lie at an end of their support.
 _NUM_PRIOR_DRAWS = 8
@@ -168,7 +168,7 @@ def _parts_whose(model, is_one):
     return tf.zeros([])
 
   with warnings.catch_warnings():
-    warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
+    warnings.simplefilter('ignore', UserWarning)  # About slow seeded draws.
     tf.function(look, autograph=False).get_concrete_function()
   return found
 
@@ -209,7 +209,7 @@ def _check_laws(model, names, given):
     return tf.zeros([])
 
   with warnings.catch_warnings():
-    warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
+    warnings.simplefilter('ignore', UserWarning)  # About slow seeded draws.
     graph = tf.compat.v1.wrap_function(look, tf.nest.flatten(specs))
   looks = {name: found[name] for name in names}
   return _check_data(model, graph, inputs, looks, given)
@@ -272,7 +272,7 @@ def _flat(name, law, value, data):
 
 
 def _look_at(leaf):
-  """Returns (leaf, its support); makes the checks that need no values."""
+  """Returns (leaf, its support); makes checks that do not run the graph."""
   if leaf.value is None:
     _check_unknown(leaf.name, leaf.law)
     return leaf, support_of_data.Support()
@@ -368,7 +368,7 @@ def _refuse_point(leaf, rule):
 
 
 def _check_ends(model, graph, inputs, leaf, rules, is_open, given):
-  """Refuses data at an end of their support if the density is not finite."""
+  """Refuses data at an end of the support if the log density is not finite."""
   rules = [r for r in rules if r.is_end is not None and not is_open(r.is_end)]
   if not rules:
     return

@@ -50,14 +50,12 @@ def density(model: Any, inexact: frozenset, names: tuple) -> Callable:
 def possible(model: Any, parts: frozenset, names: tuple) -> Callable:
   """Returns a function of the unknowns: whether the data can be drawn.
 
+  The function takes unknowns as in `density`, and returns booleans [chains...].
+
   Args:
     model: As in `density`.
     parts: Names of the data to check.
     names: As in `density`.
-
-  Returns:
-    A function of the unknowns as in `density`, which returns booleans
-    [chains...].
   """
 
   def of_one(laws, values):
@@ -314,7 +312,7 @@ class _Truncated(_Delegate):
     law = self._distribution
     low = tf.where(both, low, tf.stop_gradient(law.loc - law.scale))
     # TFP's Cauchy has no gradient if both bounds are equally far from `loc`.
-    # The bounds are therefore at different distances.
+    # The bounds that replace infinite ones are at different distances.
     high = tf.where(both, high, tf.stop_gradient(law.loc + 2 * law.scale))
     x = tf.where(both, x, tf.stop_gradient(law.loc))
     return law.copy(low=low, high=high).log_prob(x)

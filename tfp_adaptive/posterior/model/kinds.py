@@ -33,9 +33,9 @@ def _widest(kind):
 
 
 def is_plainly_transformed(law: Any) -> bool:
-  """Returns whether the support of a distribution is its bijector's image.
+  """Returns whether a distribution is a plain `tfd.TransformedDistribution`.
 
-  Subclasses such as `tfd.LogNormal` have their own bijector.
+  Subclasses such as `tfd.LogNormal` define their own map onto the support.
   """
   plain = _widest(tfd.TransformedDistribution)
   same = plain._default_event_space_bijector

@@ -77,8 +77,8 @@ class Problem(NamedTuple):
   # For ArviZ: dimension -> labels, name -> dimensions.
   coords: Any = MappingProxyType({})
   dims: Any = MappingProxyType({})
-  # Function of arrays z [chains, d] to values and gradients, if the density is
-  # computed outside of TensorFlow.
+  # Function of arrays z [chains, d] to values and gradients if the density is
+  # computed outside of TensorFlow, else None.
   in_python: Callable | None = None
 
 
@@ -110,7 +110,7 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
   def draw_prior(num_chains, seed):
     draw = model.sample if model is whole else model.sample_unpinned
     with warnings.catch_warnings():
-      warnings.simplefilter('ignore', UserWarning)  # Seeded draws are slow.
+      warnings.simplefilter('ignore', UserWarning)  # About slow seeded draws.
       draws = draw(num_chains, seed=seed)
     starts = split.joined(bijector.inverse(draws))
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
@@ -208,7 +208,7 @@ def _bounded(problem, possible, which, is_given):
 
 
 def _candidates(problem):
-  """Returns points [n, d]; at some of them the data may be possible."""
+  """Returns starts and prior draws, [n, d], to find one with possible data."""
   seed = tf.constant([0, 1])
   points = [np.asarray(problem.draw_starts(_NUM_CANDIDATES, seed))]
   if problem.draw_prior is not None:

@@ -46,8 +46,8 @@ class Rule(NamedTuple):
   words: str
   # Whether the condition holds only at single points, such as whole numbers.
   is_point: bool = False
-  # Masks of the data at an end of the support, and of the data with a density
-  # that is not finite. None if the support has no ends.
+  # Masks of the data at an end of the support, and of the data without a finite
+  # log density. None if no data lie at an end.
   is_end: Any = None
   is_dead: Any = None
   # Number of last axes, if the condition is about events and not about numbers.
@@ -90,8 +90,8 @@ def allowed(law: Any, value: tf.Tensor) -> Support:
 
   Args:
     law: `tfd.Distribution`, not a joint one.
-    value: One draw, [batch..., event...], in the dtype of `law`. If that is not
-      floating, the value is float64, so that fractions are detected.
+    value: One draw, [batch..., event...], in the dtype of `law`. If this dtype
+      is not floating, the value is float64, so that fractions are detected.
   """
   for wrappers, walk in _WALKS:
     if kinds.is_a(law, *wrappers):
@@ -344,9 +344,9 @@ def _spread(mask, rank, value, events):
 def _image(bijector, value, source, words):
   """Returns rules for the image of a bijector, given value and preimage.
 
-  Outside of the image, inverses are NaN. Bijectors of vectors and matrices
-  ignore numbers that do not fit, such as those above a diagonal. Therefore
-  `forward(source)` must also be the value.
+  Outside of the image, inverses of single numbers are NaN. Bijectors of vectors
+  and matrices ignore numbers that do not fit, such as those above a diagonal.
+  For these bijectors `forward(source)` must be the value.
   """
   if not bijector.inverse_min_event_ndims:
     return (Rule(~tf.math.is_nan(source), words),)
@@ -535,7 +535,7 @@ def _quantized(law, value):
       bound = tf.cast(bound, value.dtype)
       mask = compare(value, bound)
       rules.append(Rule(mask, f'{words}{_shown(bound) or " its bound"}'))
-  # A whole number n is a base draw in (n - 1, n], rounded up.
+  # n is a base draw in (n - 1, n], rounded up; n and n - 0.5 are checked.
   base = [allowed(law.distribution, value - step) for step in (0.0, 0.5)]
   return [*rules, *_any_of(base, value).rules]
 
@@ -690,7 +690,7 @@ def _between(law, value, low, high):
 
 
 def _ends(law, value, *ends):
-  """Returns masks of data at an end, and of data without a finite density.
+  """Returns masks of data at an end, and of data without finite log density.
 
   Both masks are `None` if no data lie at an end. This saves the time of
   computing the density.
@@ -704,7 +704,7 @@ def _ends(law, value, *ends):
 
 
 def _is_dead(law, value):
-  """Returns the mask of values whose density is zero or infinite."""
+  """Returns the mask of values whose density is zero, infinite or NaN."""
   if isinstance(law, tfd.TruncatedCauchy):  # The density is finite at its ends.
     return tf.zeros_like(value, tf.bool)
   return ~tf.math.is_finite(law.log_prob(tf.identity(value)))

@@ -143,7 +143,7 @@ _REFUSED = (
 
 
 def _check_steps(law):
-  """Refuses a sequence if a step's map is not TFP's own."""
+  """Refuses a sequence if TFP's map of one of its steps is wrong."""
   steps = kinds.inside(law)
   if kinds.is_a(law, tfd.Autoregressive) and law.sample0 is not None:
     steps = [law.distribution_fn(law.sample0)]
@@ -346,13 +346,7 @@ class _Interval(tfb.Bijector):
   """
 
   def __init__(self, low: Any, high: Any, name: str = 'interval'):
-    """Initializes the map.
-
-    Args:
-      low: Lower bounds, finite or -inf.
-      high: Upper bounds, finite or inf.
-      name: Name of the bijector.
-    """
+    """Takes bounds as in `interval`."""
     parameters = dict(low=low, high=high, name=name)
     self._low, self._high = low, high
     super().__init__(

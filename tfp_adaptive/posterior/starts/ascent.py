@@ -2,7 +2,7 @@
 
 Covariates may be years or incomes. A start near zero can then lie a billion
 nats below the posterior. There, Hamiltonian steps that fit the posterior are
-rejected for ever. Every start climbs the log density by limited-memory BFGS.
+always rejected. Every start climbs the log density by limited-memory BFGS.
 The climb stops when iterations gain little, long before it reaches a maximum.
 So starts stay apart, each in the mode where it began.
 
@@ -88,8 +88,8 @@ def evaluated(evaluate, rows):
 def _searched(evaluate, points, values, gradients, directions, is_moving):
   """Returns points, values and gradients after one line search.
 
-  Steps are halved until the density gains enough, and further while it gains
-  more. Without further halving, a chain may keep a long step into a flat
+  A step is halved until the density gains enough, and further while each half
+  gains more. Without further halving, a chain may keep a long step into a flat
   region. A chain stays where it is if no step gains.
   """
   slopes = np.sum(gradients * directions, axis=-1)

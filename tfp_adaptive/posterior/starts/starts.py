@@ -13,12 +13,12 @@ from tfp_adaptive.posterior.starts import ascent
 
 __all__ = ['Starts', 'draw']
 
-_NUM_TRIES = 20  # Draws of starts until density and gradient are finite.
+_NUM_TRIES = 20  # Most draws of starts for a finite density and gradient.
 # Least gain in nats of an iteration of the ascent: a constant, and per
 # coordinate.
 _LEAST_GAIN, _LEAST_GAIN_PER_COORDINATE = 10.0, 2.0
-# Change that counts as rounding: in units of the last place, or in nats if
-# more.
+# Largest change that counts as rounding: in units of the last place, and in
+# nats. The larger of both applies.
 _ROUNDING, _NEGLIGIBLE = 16, 1e-2
 _MIXED = (
   'it mixes chains, or is random. Sum and multiply only over the last axes, '
@@ -56,9 +56,9 @@ class Starts(NamedTuple):
 def draw(problem, density, num_chains, seed, is_late=lambda: False):
   """Returns the `Starts` of a run.
 
-  Starts that the user does not give are uniform in unconstrained space. While
-  density or gradient are not finite, starts are drawn again, and after 20 draws
-  from the prior. Then all starts move uphill, see `ascent`.
+  Starts that the user does not give are uniform in unconstrained space. Starts
+  without a finite density and gradient are drawn again. After 20 such attempts,
+  up to 20 more draw from the prior. Then all starts move uphill, see `ascent`.
 
   Args:
     problem: `problem.Problem`.
@@ -187,11 +187,11 @@ def _check(density, starts):
 def _check_others(evaluate, starts):
   """Refuses a density of a chain that depends on another chain.
 
-  A small change causes a warning only. If the density is large, such a change
-  may be a whole term of it.
+  A change that is small relative to the density causes a warning, because it
+  may be a whole term of a large density.
   """
-  # The row that is farthest from the first one replaces it. Its density must
-  # not change, and neither must the densities of all other rows.
+  # The row that is farthest from the first row replaces the first row. Its
+  # density must not change, and neither must the densities of all other rows.
   far = int(np.argmax(np.sum((starts - starts[0]) ** 2, axis=-1)))
   expected, _ = evaluate(starts)
   expected[0] = expected[far]

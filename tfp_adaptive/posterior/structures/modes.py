@@ -1,8 +1,8 @@
 """Samples several modes by replica exchange if chains stay apart.
 
 With a matrix or a map, each chain stays in the mode where it began. Replicas
-can move between modes. They sample the target tempered towards a normal
-distribution that has the mean of all chains and is much wider.
+can move between modes, because they sample the target tempered towards a normal
+distribution. This distribution has the mean of all chains and is wider.
 
 This works for few coordinates only, because the distance between the wide
 distribution and the target grows with the number of coordinates.
@@ -92,7 +92,7 @@ def is_exchange(part):
 
 
 def are_apart(draws):
-  """Whether chains stay apart so that an exchange can help.
+  """Whether chains stay in different modes, and an exchange can help.
 
   Slow chains disagree too, but no more than their autocorrelation explains.
   Chains in different modes have a small autocorrelation, each in its own mode.
@@ -134,8 +134,8 @@ def without_own_proposals(trace):
   """Returns a trace without fields about the first replica's own proposals.
 
   An exchange may bring the first replica to a state whose proposals are all
-  rejected, until another exchange moves it away. This does not show that chains
-  miss a region.
+  rejected, until another exchange moves it away. Such divergences do not show
+  that chains miss a region.
   """
   return {
     name: rows

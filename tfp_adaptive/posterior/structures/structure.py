@@ -62,8 +62,8 @@ _LEAST_GAIN = 0.1
 # No map is tried if the best candidate has a mean loss below `_ENOUGH` in every
 # coordinate. `_ENOUGH_OF_MAP` applies if the best candidate is a map, or if
 # proposals diverge. Where matrices fail (centered hierarchies, a path with
-# unknown noise), some coordinate has 0.75 or more. At 0.4 a map halves the cost
-# of a draw, but its adaptation and compilation pay off in long runs only.
+# unknown noise), some coordinate has 0.75 or more. At a loss of 0.4, a map
+# halves the cost of a draw, but its compilation pays off in long runs only.
 _ENOUGH, _ENOUGH_OF_MAP = 0.5, 0.05
 
 
@@ -126,9 +126,9 @@ def choose(states, scores, learned=None, diverge=False, num_chains=1):
   Args:
     states: [n, d], chain after chain, each in the order of time.
     scores: Gradients of the log density at the states, [n, d].
-    learned: Name and factor of the matrix that the chains learned. It was
-      learned from many more states, so it replaces the fitted matrix of that
-      name if its loss is smaller.
+    learned: Name and factor of the matrix that the chains learned. This matrix
+      was learned from many more states, so it replaces the fitted matrix of
+      that name if its loss is smaller.
     diverge: Whether proposals of the chains diverge, see `_ENOUGH_OF_MAP`.
     num_chains: Number of chains, which have equal shares of the pairs.
   """

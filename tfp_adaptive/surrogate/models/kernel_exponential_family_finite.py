@@ -46,10 +46,10 @@ def kernel_exponential_family_finite(
 ):
   """Returns a surrogate of fixed size, the first one to try.
 
-  A fit costs n m^2 + m^3, and a score m d per chain, in runs of any length.
-  Cross-validation chooses bandwidth, metric, regularization and whether a
-  Gaussian is the base of the density. Cosines do not decay, so that the score
-  is reduced to zero outside of the draws.
+  A fit to n draws with m features costs n m^2 + m^3, and a score m d per chain,
+  in runs of any length. Cross-validation chooses bandwidth, metric,
+  regularization and whether a Gaussian is the base of the density. Cosines do
+  not decay, so that the score is reduced to zero far from the draws.
 
   Args:
     num_points: n, draws of the history that a fit uses, a positive int.

@@ -43,9 +43,9 @@ def kernel_exponential_family_lite(num_points=500, num_centers=None):
   """Returns a surrogate whose score decays far from its draws.
 
   Use it for the warm-up. At the same cost, `kernel_exponential_family_finite`
-  learns from more draws. A fit costs n m^2, and a score m d per chain.
-  Cross-validation chooses bandwidth, metric, regularization and whether a
-  Gaussian is the base of the density.
+  learns from more draws. A fit to n draws with m centers costs n m^2, and a
+  score m d per chain. Cross-validation chooses bandwidth, metric,
+  regularization and whether a Gaussian is the base of the density.
 
   Args:
     num_points: n, draws of the history that a fit uses, a positive int.

@@ -4,17 +4,19 @@ The model is
 
   f(z) = sum_j c_j psi_j(B z) - a z^T P z / 2
 
-with a Gaussian base of precision P and weight a. The target has unit scale in
-the coordinates z. The objective (Hyvarinen, 2005)
+with basis functions psi_j, a linear map B, and a Gaussian base of precision P
+and weight a. The target has unit scale in the coordinates z. For draws z_i with
+weights w_i, the objective (Hyvarinen, 2005)
 
   J(c) = sum_i w_i ( tr D^2 f(z_i) + |D f(z_i)|^2 / 2 )
 
-is quadratic, J = c^T G c / 2 - h^T c + const., with
+is quadratic, J = c^T G c / 2 - h^T c + const. With the gradient D in z,
 
   G = sum_i w_i D psi D psi^T,   h = -sum_i w_i (tr D^2 psi - a D psi P z_i),
 
-and J + (r / 2) |c|^2 has its minimum at c = (G + r I)^-1 h. Candidates of
-(B, a, r) are compared by J on held-out draws. Each quarter is held out once.
+and J + (r / 2) |c|^2 has its minimum at c = (G + r I)^-1 h. B = T^-1 / sqrt(s)
+for a kernel of metric T T^T and bandwidth s. Candidates of (B, a, r) are
+compared by J on held-out draws. Each quarter of the draws is held out once.
 
 Source: Strathmann et al. (2015), section 4, https://arxiv.org/abs/1506.02564;
 the Gaussian base and the choice among metrics are this library's.
@@ -46,7 +48,7 @@ __all__ = [
 
 _MAX_POINTS = 512  # Most draws in the comparison of candidates.
 _NUM_FOLDS = 4  # Blocks of draws; each is held out once.
-_BANDWIDTH_FACTOR = 8.0  # Between neighboring candidates.
+_BANDWIDTH_FACTOR = 8.0  # Factor between neighboring candidates.
 _REGULARIZATION_FACTOR = 100.0
 _BANDWIDTHS = (1e-1, 1e3)
 _REGULARIZATIONS = (1e-9, 1.0)
@@ -78,16 +80,17 @@ class Basis(NamedTuple):
   # (data, B) -> data in coordinates v.
   at: Callable
   # (data, B, draws, base [k..., n, d]) -> G [k..., m, m], h [k..., m]; base is
-  # the gradient of the base density.
+  # -a P z, the gradient of the Gaussian base.
   moments: Callable
   # (data, c [m], v [..., d]) -> sum_j c_j psi_j(v), [...].
   value: Callable
   # (data, c [m], v [..., d]) -> gradient in v of this sum, [..., d].
   gradient: Callable
   # (data, B, z [n, d]) -> gradients in z of all functions [n, d, m] and their
-  # Laplacians [n, m]; None if `data` are the draws.
+  # Laplacians [n, m]; None if the functions depend on the draws, so that fits
+  # cannot be updated by new draws.
   features: Optional[Callable] = None
-  # A regularization that suits most bandwidths, in units of the basis.
+  # A regularization that suits most bandwidths, in the units of `Choice`.
   regularization: float = 1e-3
 
 
@@ -96,10 +99,10 @@ class Choice(
     'Choice', ['bandwidth', 'regularization', 'base_weight', 'metric']
   )
 ):
-  """Free parameters, [] or [k].
+  """Free parameters of one candidate, [], or of k candidates, [k].
 
   Attributes:
-    bandwidth: sigma / d of the kernel exp(-|z|^2 / sigma).
+    bandwidth: s / d of the kernel exp(-|z|^2 / s).
     regularization: r in units of trace(G) / n.
     base_weight: a, 0 or the weight that held-out draws support, at most 1.
     metric: Index of the metric, a whole number.
@@ -129,7 +132,7 @@ class Fitted(
 
 
 def choose(basis, data, draws, base, metrics, choice):
-  """Fits the best candidate of all metrics, with params next to `choice`.
+  """Compares candidates around `choice` and fits the best one.
 
   Args:
     basis: `Basis`.
@@ -198,7 +201,7 @@ def add(basis, params, points):
   points = tf.where(is_finite, points, 0.0)
   is_finite = tf.cast(is_finite, points.dtype)
   slopes, laplacians = basis.features(params.data, params.map, points)
-  # `params.precision` is a P.
+  # `params.precision` is the product a P.
   along = tf.linalg.matvec(
     slopes, tf.matmul(points, params.precision), transpose_a=True
   )
@@ -241,7 +244,7 @@ def _back_substitute(factor, rhs):
 def _cross_validate(basis, maps, data, choices, draws, base, held_out):
   """Returns J of every candidate on held-out draws, [k].
 
-  It follows from sums over the folds, because J of a fold is quadratic in c.
+  J follows from sums over the folds, because J of a fold is quadratic in c.
   """
   shape = ps.shape(draws.points)
   fold = Draws(
@@ -269,7 +272,7 @@ def _held_out_base(draws):
   """Returns (q, t), [] each, of J = a^2 q / 2 - a t of the Gaussian base.
 
   The base is -a z^T P z / 2. On each fold, P is fitted to the other folds,
-  because on its own draws every Gaussian has a good J.
+  because every Gaussian has a good J on the draws to which it was fitted.
   """
   size = ps.shape(draws.points)[-1]
   points = tf.reshape(draws.points, [_NUM_FOLDS, -1, size])
@@ -298,8 +301,8 @@ def _base_score(choices, draws, base):
 def _supported_weight(held_out):
   """Returns the weight of the base that the held-out draws support, [].
 
-  It minimizes J over a. It is below one if draws are few, or if the chain has
-  not visited the whole target.
+  The weight a minimizes J. It is below one if draws are few, or if the chain
+  has not visited the whole target.
   """
   square, trace = held_out
   weight = tf.clip_by_value(trace / square, _LEAST_SUPPORT, 1.0)
@@ -307,11 +310,12 @@ def _supported_weight(held_out):
 
 
 def _candidates(metrics, choice, held_out, regularization):
-  """Returns maps [k, d, d] and `Choice` of [k], in two grids.
+  """Returns maps B [k, d, d] and `Choice` of [k], in two grids.
 
   One grid is over bandwidth and regularization around `choice`, the other over
   metrics and bases. A full grid would be expensive, and later fits continue the
-  search. `held_out`, from `_held_out_base`, gives the weight of a base.
+  search. The last candidate is the base alone. `held_out`, from
+  `_held_out_base`, gives the weight of a base.
   """
   dtype = metrics.dtype
   size = tf.cast(ps.shape(metrics)[-1], dtype)

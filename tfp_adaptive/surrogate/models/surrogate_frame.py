@@ -2,8 +2,9 @@
 
   z = C^-1 (x - center),   C C^T = sharpness^-1 (`weighted_points.sharpness`)
 
-If the squared distance r^2 from the center exceeds `reach`, beyond the farthest
-draw, the score is multiplied by (reach / r^2)^2.
+r is the distance from the center in units of the draws' covariance. If r^2
+exceeds `reach`, beyond the farthest draw, the score is multiplied by
+(reach / r^2)^2.
 """
 
 import collections
@@ -110,7 +111,7 @@ def whiten(frame, x):
 
 
 def fade(frame, x):
-  """Returns a factor of the score in (0, 1], [..., 1]."""
+  """Returns the factor that reduces the score, in (0, 1], [..., 1]."""
   ratio = _squared_distance(frame, x) / frame.reach
   return 1.0 / tf.maximum(ratio, 1.0)[..., tf.newaxis] ** 2
 
