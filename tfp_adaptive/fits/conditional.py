@@ -1,7 +1,8 @@
 """Fits conditional Gaussians to pairs of a state and a score, by regression.
 
 Pairs are standardized: x has mean 0, and x and g have equal variances. If the
-other coordinates are Gaussian given the drivers, row j of the score is exactly
+other coordinates are Gaussian given the drivers, the score of each of them is
+exactly
 
   g_j = sum_t exp(b_t.u) (h_tj + H_tj u - (P_t x)_j) + u^T Q_j u
 
@@ -9,8 +10,8 @@ with coefficients h, H, P and Q. For given exponents this is a linear
 least-squares problem for each j. In each of several rounds, pairs are weighted
 by 1 / P_jj(u). Pairs for which the equation does not hold get less weight.
 
-If the drivers explain little of a row, h is mostly noise. An example is a row
-that follows coordinates which are not drivers. States then help to find h. Let
+If the drivers explain little of coordinate j, h is mostly noise, for example if
+it follows coordinates which are not drivers. States then help to find h. Let
 
   e_j = (g - h(u) - H(u) u + P x)_j / sqrt(P_jj),
   a_j = (P x - h(u) - H(u) u)_j / sqrt(P_jj).
@@ -32,24 +33,24 @@ from tfp_adaptive.fits import pairs as pairs_lib
 __all__ = ['Fitted', 'Params', 'fit', 'in_units', 'regress', 'start']
 
 _NUM_ROUNDS = 3  # Each regression gives the weights of the next.
-_RIDGE = 1e-6  # Added to the unit diagonal of normal equations.
-# A pair in a narrow region has a leverage (P x)^2 / P of a million. Without
-# this bound, its rounding would hide all other pairs.
+_RIDGE = 1e-6  # Relative increase of the diagonal of normal equations.
+# A pair in a narrow region may have a leverage (P x)^2 / P of a million.
+# Without this bound, its rounding error would outweigh all other pairs.
 _LARGEST_LEVERAGE = 100.0
 _FLOOR = 1e-6  # Smallest precision, in units of its typical size.
 
 
 class Params(NamedTuple):
-  """A conditional Gaussian: a `Natural` with the argument y = C z, and C.
+  """A conditional Gaussian as a map of z: a `Natural` of y = C z, and C.
 
-  C is [d, d], lower triangular, or [d], the diagonal of a diagonal matrix.
+  C is a lower triangular matrix [d, d], or a diagonal matrix, stored as [d].
   """
 
   natural: natural_lib.Natural
   factor: np.ndarray
 
   def forward(self, rows):
-    """Returns x(z), log |det|, and a function: scores of x -> scores of z."""
+    """Returns x(z), log |det|, and a function of scores of x to scores of z."""
     is_diagonal, factor = self.factor.ndim == 1, self.factor
     mapped, log_det, pull = natural_lib.pulled_back(
       self.natural, rows * factor if is_diagonal else rows @ factor.T
@@ -75,7 +76,7 @@ class Params(NamedTuple):
   def _solved(self, rows):
     if self.factor.ndim == 1:
       return rows / self.factor
-    # A triangular solve would wait for threads without need.
+    # A triangular solve would be slower, because it waits for threads.
     return np.linalg.solve(self.factor, rows.T).T
 
   @property
@@ -84,7 +85,7 @@ class Params(NamedTuple):
 
 
 class Fitted(NamedTuple):
-  """A fitted `Natural`, with values for each pair and row, [n, d].
+  """A fitted `Natural`, with values for each pair and coordinate j, [n, d].
 
   Attributes:
     natural: `natural.Natural`.
@@ -115,7 +116,7 @@ def fit(
     scores: Gradients of the log density at the states, [n, d].
     drivers: [k] ints; -1 means no driver.
     exponents: Exponents of the drivers' terms, per unit of the driver, [k].
-    is_bent: Whether means follow products of drivers too.
+    is_bent: Whether means depend on products of drivers too.
     is_path: Whether adjacent coordinates are coupled.
     fit_factor: Function of states, scores and weights that returns C.
   """
@@ -146,7 +147,7 @@ def fit(
 def in_units(pairs, drivers, exponents):
   """Returns exponents of terms in units of the pairs, [1 + k, k].
 
-  The first term has no exponent. Each other term has that of its driver.
+  The first term has no exponent. Each other term has one driver's exponent.
   """
   scaled = exponents * pairs_lib.pick(pairs.scale, drivers, 1.0)
   return np.concatenate([np.zeros([1, len(scaled)]), np.diag(scaled)])
@@ -176,8 +177,8 @@ def regress(pairs, weights, drivers, exponents, before, is_search=True):
     pairs: `pairs.Pairs`.
     weights: [n], summing to one.
     drivers: [k] ints; -1 means no driver.
-    exponents: [T, k] in units of the pairs. Terms without an exponent are left
-      out, except for the first.
+    exponents: [T, k] in units of the pairs. Terms after the first that have no
+      exponent are left out.
     before: `Fitted` of the previous round.
     is_search: Whether drivers are searched. Residuals are then not treated as
       noise, because other drivers may explain them.
@@ -203,16 +204,16 @@ def regress(pairs, weights, drivers, exponents, before, is_search=True):
 
 
 class _Regression:
-  """The regressions of all coordinates on drivers and adjacent coordinates.
+  """The regressions of all scores on drivers and on own features.
 
-  Row j is regressed on two groups of features:
+  g_j is regressed on two groups of features:
 
     places  for each term 1 and u; in the first term also products of two
-            drivers if means bend; p features, the same for all rows
+            drivers if means bend; p features, the same for all j
     own     for each term -x_j and, in a path, x_{j-1} and x_{j+1}
 
-  Because all rows share the features `places`, all normal matrices are products
-  of a few matrices. Rows of drivers are solved too, and dropped.
+  Because all j share the features `places`, all normal matrices are products of
+  a few matrices. The regressions of drivers are solved too, and dropped.
   """
 
   def __init__(self, pairs, weights, drivers, exponents, before):
@@ -240,9 +241,9 @@ class _Regression:
   def solve(self, is_search):
     """Returns slack r [T, d], edges s w [T, d], and coefficients [p, d].
 
-    The coefficients are those of h and H for the features `places`; `factors`
-    defines slack and edges. Negative precisions are set to 0, and the rest is
-    solved again. The edges of a path raise the diagonal. Then h and H are the
+    The coefficients are those of the features `places`; `factors` defines slack
+    and edges. Negative precisions are set to 0, and the rest is solved again.
+    The edges of a path raise the diagonal. Then h and H come from the
     regression of P x + g or, outside of a search, of P x + g / (1 + v).
     """
     before, scores = self._before, self._pairs.scores
@@ -279,7 +280,7 @@ class _Regression:
     return slack, edge, of_scores.T / (1.0 + variance) - of_push.T
 
   def _system(self, share):
-    """Returns normal equations with their right sides, [d, F, F + 1]."""
+    """Returns normal equations of F features and right sides, [d, F, F + 1]."""
     terms, placed, scores = self._terms, self._placed, self._pairs.scores
     count, num_terms = placed.shape[-1], terms.shape[-1]
     size = count + len(self._own) * num_terms
@@ -337,8 +338,8 @@ class _Regression:
   def _split(self, own):
     """Returns r and s w, [T, d], of a precision with a dominant diagonal.
 
-    Both rows of an edge estimate the edge, and the mean of both estimates is
-    used. Drivers have the precision 1.
+    Both coordinates of an edge estimate the edge, and the mean of both
+    estimates is used. Drivers have the precision 1.
 
     Args:
       own: Coefficients [A, T, d] of the A kinds of own features.
@@ -395,9 +396,9 @@ def _products(left, right):
 
 
 def _typical_square(residual, weights):
-  """Returns the squared mean size of each row's residuals, at least 1, [d].
+  """Returns the squared mean size of a coordinate's residuals, at least 1, [d].
 
   A pair has less weight if its residual is large relative to this size. With a
-  fixed size, if drivers explain little, only residuals near 0 would count.
+  fixed size, only residuals near 0 would count if drivers explain little.
   """
   return np.maximum((weights @ np.abs(residual)) ** 2, 1.0)

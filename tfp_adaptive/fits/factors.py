@@ -6,13 +6,13 @@ parts, where e_t are the unit vectors:
   P = diag(r) + sum_t w_t (e_t - s_t e_{t+1}) (e_t - s_t e_{t+1})^T,
   r, w >= 0,   s = +-1.
 
-A recursion gives L. `linalg.markov_factor` explains why it loses no digits:
+A recursion gives L, and loses no digits (see `linalg.markov_factor`):
 
   L[t, t] = sqrt(rho_t + w_t),   L[t + 1, t] = -s_t w_t / L[t, t],
   rho_1 = r_1,   rho_{t+1} = r_{t+1} + w_t rho_t / (rho_t + w_t).
 
-r and w are sums of terms exp(b.u). Each factor has gradients with respect to
-the terms.
+r and s w are linear in the terms exp(b.u). Each factor has gradients with
+respect to the terms.
 """
 
 import numpy as np
@@ -82,8 +82,8 @@ class Diagonal:
 class Path:
   """The factor of a path's precision, with the methods of `Diagonal`.
 
-  If terms have edges of both signs, these cancel in w. The weight that cancels,
-  called spare, stays on the diagonal.
+  If terms have edges of both signs, the edges cancel in part. The weight that
+  cancels, called spare, stays on the diagonal.
   """
 
   def __init__(self, natural, terms):

@@ -9,8 +9,7 @@ import numpy as np
 
 __all__ = ['factor', 'factor_of_mean', 'fit', 'fit_diagonal']
 
-# With fewer states per dimension than the first number, correlations are
-# dropped. With few states, they are shrunk by up to the second number.
+# As in `linear.fisher_fit`.
 _FEWEST_STATES, _SHRINKAGE = 0.5, 0.1
 
 

@@ -1,7 +1,7 @@
 """A conditional Gaussian as functions of rows, in NumPy.
 
 `transport.maps.conditional_gaussian` explains the formulas and has the same
-params. The map from y to x and its log determinant are
+params. The map from y to x = m + exp(l) w has
 
   w = L^-T (y + L^-1 h),   log |det dx/dy| = sum l - sum log diag L,
 
@@ -39,10 +39,12 @@ class Natural(NamedTuple):
     mean: m, [d].
     log_scale: l, [d].
     drivers: Indices of the drivers, [k] ints; -1 means no driver.
-    exponents: b, [T, k].
+    exponents: b, [T, k]; zero for the first term.
     offset: [T, d].
-    slope: [T, d, k], or with products of drivers [T, d, k + k (k + 1) / 2].
-    slack: r_t of `factors`, [T, d], not negative.
+    slope: [T, d, k], or [T, d, k + k (k + 1) / 2] with products of two drivers,
+      which only the first term has.
+    slack: r_t of `factors`, [T, d], not negative. For drivers it is 1 in the
+      first term and 0 in the others.
     edge: s_t w_t of `factors`, which couples coordinates t and t + 1 of a path,
       [T, d]; [T, 0] without a path.
   """

@@ -14,7 +14,7 @@ __all__ = [
   'without_odd',
 ]
 
-_LARGEST_SCORE = 10.0  # In typical sizes. Larger scores have less weight.
+_LARGEST_SCORE = 10.0  # Times the typical size. Larger ones have less weight.
 _TINY = 1e-30
 
 
@@ -31,7 +31,7 @@ def standardize(states, scores, weights=None, is_path=False):
   """Returns `Pairs` in which x has mean 0 and x and g have equal variances.
 
   The scale of a coordinate is (Var x / Var g)^1/4. All coordinates of a path
-  have the same scale, the geometric mean.
+  get the geometric mean of these scales.
 
   Args:
     states: [n, d].
@@ -69,7 +69,7 @@ def robust(residual):
 def without_odd(scores, is_driver):
   """Returns weights [n], lower for pairs with large scores of drivers.
 
-  In a narrow region, such scores are differences of rounded numbers.
+  In a narrow region, rounding dominates such scores.
   """
   size = np.where(is_driver, np.abs(scores), 0.0)
   # The mean of logarithms is robust against a few large scores.

@@ -14,10 +14,10 @@ MOST_DRIVERS = 3
 _MOST_PAIRS = 500  # Most pairs that a search uses.
 _FEWEST_PAIRS = 100  # With fewer pairs there is no search.
 _NUM_TRIED = 3  # Coordinates tried as drivers of scales, and of means.
-_NUM_CHANGES = 2  # Changes of exponents; each driver is one more.
+_NUM_CHANGES = 2  # Rounds of a search, beside one for each driver.
 _NUM_BLOCKS = 8  # Blocks alternate between fitting and holding out.
-# A new driver or term must gain this many standard errors on held-out pairs,
-# and at least `_LEAST_GAIN`, because exact fits have standard errors near 0.
+# A change must gain this many standard errors on held-out pairs. A new driver
+# or term must gain `_LEAST_GAIN` more, because exact fits have errors near 0.
 _STANDARD_ERRORS = 4.0
 _LEAST_GAIN = 0.05
 _TINY = 1e-12
@@ -32,15 +32,15 @@ def find(states, scores, first, is_bent=False, is_path=False):
 
   If no change gains, it tries two drivers at once, one for scales and one for
   means. In a hierarchy, the driver of the scale and the driver of the mean may
-  help only together. A driver on which others depend linearly does not count,
-  because C represents linear dependence.
+  help only together. Linear dependence on a driver is no gain, because C
+  represents it.
 
   Args:
     states: [n, d], chain after chain, each in the order of time.
     scores: Gradients of the log density at the states, [n, d].
     first: Given drivers, [k] ints, for which only exponents are searched. If
       all are -1, up to k drivers are searched too.
-    is_bent: Whether means follow products of drivers too.
+    is_bent: Whether means depend on products of drivers too.
     is_path: Whether adjacent coordinates are coupled.
   """
   drivers, exponents = np.array(first, int), np.zeros([len(first)])
@@ -110,7 +110,7 @@ class _Search:
     self._fitted = pairs_lib.normalized((~is_held_out).astype(float))
 
   def best(self, drivers, exponents, is_two):
-    """Returns the best `_Change` and its worth; -inf if no change is allowed.
+    """Returns the best `_Change` and its worth (`_worth`); -inf without any.
 
     Args:
       drivers: [k] ints; -1 means none.
@@ -135,8 +135,9 @@ class _Search:
   def _worth(self, change, drivers, exponents, now, whitened):
     """Returns (rank, worth) of a change, from its gain on held-out pairs.
 
-    The change is compared with a map in which others depend linearly on the new
-    driver.
+    The best change has the highest rank. It is made if its worth is positive,
+    which means that the gain exceeds noise. The gain is that over a map in
+    which others depend linearly on the new driver.
     """
     then = self._fit(*change.of(drivers, exponents), now)
     if change.is_new(drivers):
@@ -148,7 +149,7 @@ class _Search:
     mean = self._held_out @ gains
     error = np.sqrt(np.sum((self._held_out * (gains - mean)) ** 2))
     least = _LEAST_GAIN * change.num_terms_added(drivers, exponents)
-    # If two changes gain the same, the change without a new term is better.
+    # A change with an exponent must gain more than a change without.
     rank = mean - _LEAST_GAIN * (change.exponent != 0.0)
     return rank, mean - _STANDARD_ERRORS * error - least
 
@@ -178,11 +179,12 @@ class _Search:
         yield _Change(free[0], driver, by * sign[driver])
 
   def _dependence(self, now):
-    """Returns how precisions depend on each coordinate, and signs, [d] each.
+    """Returns how much precisions depend on each coordinate, and signs, [d].
 
-    The true P x is h - g. The variable log |h - g| - log |P x| shows errors of
-    a precision. The result sums, over other coordinates, the share of the
-    variable's variance that a coordinate explains. Signs are +-1.
+    For the true P, P x = h - g. Errors of the fitted P therefore show in
+    e = log |h - g| - log |P x|, which each pair and coordinate has. The result
+    is the share of the variance of e that a coordinate explains, summed over
+    the other coordinates. The sign, +-1, is that of the dependence.
     """
     weights = self._fitted[:, np.newaxis]
     true, fitted = (
@@ -200,8 +202,8 @@ class _Search:
   def _moved(self, now):
     """Returns how much each coordinate explains of others' residuals, [d].
 
-    A coordinate is tried as a factor of each term, and squared if means may
-    bend.
+    The features that explain are the coordinate times each term and, if means
+    may bend, its square.
     """
     states, weights = self._pairs.states, self._fitted[:, np.newaxis]
     share = weights / (1.0 + 0.25 * now.residual**2)
@@ -214,7 +216,7 @@ class _Search:
     own = _TINY + np.sum(share * root**2 * states**2, axis=0)
     moved = np.zeros_like(states[0])
     for along in rows:
-      # Row j has x_j already, so only what x_j does not explain counts.
+      # g_j was regressed on x_j, so only what x_j does not explain counts.
       square = (along**2).T @ (share * root**2)
       shared = along.T @ (share * root**2 * states)
       left = np.maximum(square - shared**2 / own, 1e-6 * square) + _TINY
@@ -241,7 +243,7 @@ class _Search:
     return np.sum(pairs_lib.robust(residuals), axis=-1)
 
   def _sheared(self, rows, scores, driver):
-    """Returns y and its scores after a regression of y on a driver."""
+    """Returns y and its scores without their linear dependence on a driver."""
     along = rows[:, driver] - self._fitted @ rows[:, driver]
     weights = self._fitted * along
     slope = weights @ (rows + scores) / (weights @ along)

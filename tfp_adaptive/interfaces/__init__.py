@@ -1,8 +1,7 @@
 """The contracts of all parts; read `shared.py` first.
 
 `shared.py` has the contracts that all families share. `families.py` has the
-contracts of single families, and the cost of a step. Code that imports the
-contracts imports nothing else.
+contracts of single families, and the cost of a step.
 """
 
 from tfp_adaptive.interfaces.families import Cost

@@ -1,4 +1,4 @@
-"""The contracts of single families, and the cost of a step.
+"""The contracts of single families, by folder, and the cost of a step.
 
   latent      GaussianPrior, with its Covariance and its Smoother
   surrogate   Surrogate
@@ -22,13 +22,13 @@ __all__ = [
 
 
 class GaussianPrior(NamedTuple):
-  """A prior N(mean, C) of a latent field, which uses the structure of C.
+  """A prior N(mean, C) of a latent field x, and functions of its covariance C.
 
   Samplers work in the prior's coordinates s, rows [chains..., d], in which
-  functions of C are cheap. If C = U diag(gamma) U^T, s = U^T (x - mean) with
-  orthogonal U. If the precision is banded, s = x - mean. If the prior depends
-  on hyperparameters, `params` may have leading chain dimensions, and every
-  function below broadcasts over them.
+  functions of C are cheap. If C = U diag(gamma) U^T with orthogonal U, then
+  s = U^T (x - mean). If the precision is banded, s = x - mean. If the prior
+  depends on hyperparameters, `params` may have leading chain dimensions, and
+  every function below broadcasts over them.
   """
 
   name: str
@@ -40,8 +40,8 @@ class GaussianPrior(NamedTuple):
   to_coordinates: Callable[[Any, Any], Any]
   # (params, s) -> x, the inverse of to_coordinates.
   from_coordinates: Callable[[Any, Any], Any]
-  # (params, g) -> coordinates of a gradient in x: adjoint of from_coordinates
-  # without the mean, so that (x - mean) . g = s . pull(g).
+  # (params, g) -> the gradient in s, from the gradient g in x. This is the
+  # adjoint of from_coordinates without the mean: (x - mean) . g = s . pull(g).
   pull: Callable[[Any, Any], Any]
   # (params) -> Covariance in these coordinates.
   covariance: Callable[[Any], 'Covariance']
@@ -52,8 +52,7 @@ class GaussianPrior(NamedTuple):
   restrict: Callable[[Any], Any] | None = None
   # Whether C has no inverse, to working precision.
   is_singular: bool = False
-  # The call of the factory, which is printed.
-  shown: str = ''
+  shown: str = ''  # The call of the factory, which is printed.
 
   def __repr__(self) -> str:
     return self.shown or f'{type(self).__name__}({self.name!r})'
@@ -75,8 +74,8 @@ class Covariance(NamedTuple):
 class Smoother(NamedTuple):
   """Functions of R = C (C + t I)^-1, on rows in the prior's coordinates.
 
-  R z and t R are mean and covariance of a field s ~ N(0, C) that was observed
-  as z ~ N(s, t I).
+  t is the `variance` that `GaussianPrior.smoother` takes. R z and t R are the
+  mean and covariance of s ~ N(0, C), given an observation z ~ N(s, t I).
   """
 
   # (v) -> R v.
@@ -96,9 +95,9 @@ class Surrogate(NamedTuple):
   """A log density that is learned from draws alone, by score matching.
 
   `params` are a structure of Tensors without chain dimensions, with everything
-  that is learned, also bandwidth, regularization and metric. Rows are
-  [chains..., d], and draws [n, d]. Weights of draws, [n], are not negative,
-  have sum one, and are zero for rows without a draw.
+  that is learned, including bandwidth, regularization and metric. Rows are
+  [chains..., d], and draws [n, d]. Weights of draws, [n], are not negative and
+  have sum one. Empty rows have weight zero.
   """
 
   name: str
@@ -120,8 +119,7 @@ class Surrogate(NamedTuple):
   # (params, rows [b, d]) -> params with draws added, at a cost that does not
   # depend on the number of earlier draws; None if only `fit` learns.
   update: Callable[[Any, Any], Any] | None = None
-  # The call of the factory, which is printed.
-  shown: str = ''
+  shown: str = ''  # The call of the factory, which is printed.
 
   def __repr__(self) -> str:
     return self.shown or f'{type(self).__name__}({self.name!r})'
@@ -131,28 +129,30 @@ class Transport(NamedTuple):
   """An invertible map f with params, instead of the linear map C.
 
   The sampler moves z = f^-1(q) with identity mass, and returns q. `params` are
-  a structure of Tensors shared by all chains. The params have no tangent. They
-  are fitted to pairs, or learned by an optimizer on raw params.
+  a structure of Tensors that all chains share. They have no tangent. They are
+  fitted to pairs of states and gradients, or learned by an optimizer that works
+  on raw params.
   """
 
   name: str
   # (event_size, dtype, scale) -> params of f(z) = scale z. `scale`: [] Tensor.
   init: Callable[..., Any]
-  # (params) -> a new `tfp.bijectors.Bijector` f of rows [..., event_size], with
-  # two derivatives in z and in the params; one in z if the params are fitted.
+  # (params) -> a new `tfp.bijectors.Bijector` f of rows [..., event_size]. It
+  # is twice differentiable in z and in the params. If the params are fitted,
+  # one derivative in z is enough.
   bijector: Callable[[Any], Any]
-  # (params) -> positive scales of the coordinates of q in f, [event_size].
+  # (params) -> the positive scale that f gives each coordinate of q,
+  # [event_size].
   scales: Callable[[Any], Any]
   # (params, factor) -> params of factor * f, factor [] and positive.
   rescale: Callable[[Any, Any], Any]
   # First scale, as in `Preconditioner`.
   init_scale: float | Callable[[int], float] | None = None
   # (params, states [n, d], gradients [n, d]) -> params of the least Fisher
-  # divergence on these pairs, NumPy arrays in float64, called between blocks of
-  # steps; None for params that are learned by gradient.
+  # divergence on these pairs. It is called between blocks of steps, with pairs
+  # as float64 NumPy arrays. None for params that are learned by gradient.
   fit: Callable[..., Any] | None = None
-  # The call of the factory, which is printed.
-  shown: str = ''
+  shown: str = ''  # The call of the factory, which is printed.
 
   def __repr__(self) -> str:
     return self.shown or f'{type(self).__name__}({self.name!r})'
@@ -170,13 +170,13 @@ class Cost(NamedTuple):
   # such a product differentiates are not counted again.
   hessian_vector: float = 0
   # Products of a vector with C, C^T or C^-1, for any structure, including
-  # backpropagation. For priors, changes between the state and the prior's
-  # coordinates. Moves of the params are shared by all chains and not counted.
-  # None if unknown.
+  # backpropagation. With a Gaussian prior, changes between the state and the
+  # prior's coordinates count instead. Moves of the params are not counted,
+  # because all chains share them. None if unknown.
   matrix_product: float | None = None
 
   def plus(self, other: 'Cost') -> 'Cost':
-    """Returns the sum; a product count is `None` if either is `None`."""
+    """Returns the sum; `matrix_product` is `None` if either count is `None`."""
     products: float | None = None
     if self.matrix_product is not None and other.matrix_product is not None:
       products = self.matrix_product + other.matrix_product

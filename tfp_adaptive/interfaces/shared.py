@@ -4,16 +4,17 @@ A *kernel* is a class, because TFP's contract is a class. A *part* is a
 NamedTuple of pure functions, returned by a snake_case factory. Values that
 change are Tensors in the kernel results; a part has constants only.
 
-One adapting step, as data (B chains, d = event size):
+One adapting step and its shapes, for B chains and event size d:
 
     proposal     y = x + noise shaped by C(params)               [B, d]
     MH           log_accept_ratio r, is_accepted                 [B]
-    replay       tangent E -> Transition at C(I + E)             no target call
+    replay       tangent E -> Transition at C(I + E)
     criterion    Transition -> one number per chain              [B]
     tape         A = mean over chains of d value / d E at E = 0
     optimizer    params <- move(params, rate * A)
 
-Everything below works on states flattened to [chains..., event_size].
+q(y | x) is the density of the proposal. Unless a comment says otherwise, states
+are flattened to [chains..., event_size].
 """
 
 from collections.abc import Callable
@@ -36,22 +37,27 @@ __all__ = [
 
 
 class Proposal(Protocol):
-  """An uncalibrated kernel, with what adaptations need beyond TFP's contract.
+  """An uncalibrated kernel with the additional methods that adaptations call.
 
-  Its results are a namedtuple of plain Tensors with at least these fields:
-  `target_log_prob` and `log_acceptance_correction` = log q(x|y) - log q(y|x),
-  both [chains...], `step_size`, `seed` [2] int32, and `noise`, the draws of the
-  step, [chains..., d]. If a factor is learned, they also have
-  `preconditioner_params`, and `grads_target_log_prob`, `[]` without gradients.
-  Fields that do not change are passed on, never rebuilt. `core/proposal.py` has
-  a base class.
+  Its results are a namedtuple of Tensors with at least these fields:
+
+      target_log_prob             [chains...]
+      log_acceptance_correction   log q(x | y) - log q(y | x), [chains...]
+      step_size                   multiplies C
+      noise                       draws of the step, [chains..., d]
+      seed                        [2] int32
+      preconditioner_params       if C is learned
+      grads_target_log_prob       if C is learned; `[]` without gradients
+
+  A step passes unchanged fields on and never rebuilds them.
+  `core/proposal.py` has a base class.
   """
 
-  # The structure of C. Proposals along a surrogate also have a `surrogate`.
-  # Proposals with a map also have a `transport`. Their `preconditioner` then
-  # wraps the map's params, which have no tangent.
+  # The structure of C. A proposal along a surrogate also has a `surrogate`. A
+  # proposal with a map also has a `transport`, and its `preconditioner` wraps
+  # the map's params, which have no tangent.
   preconditioner: 'Preconditioner'
-  # Whether a step evaluates the gradient at the proposal.
+  # Whether a step evaluates the gradient at the proposed state.
   uses_gradient: bool = False
 
   def cost(self, adapting: bool) -> Any:
@@ -72,7 +78,8 @@ class Proposal(Protocol):
   ) -> 'Replay':
     """Returns the step just taken as a function of C.
 
-    The draws and the gradients of the step are constants.
+    The draws of the step are constants. Gradients may depend on C, and a replay
+    may call the target.
 
     Args:
       cache: Cache from the last replay.
@@ -90,8 +97,8 @@ class Preconditioner(NamedTuple):
   `params` are the raw entries of C or of its inverse factor, shared by all
   chains: a Tensor or a tuple of Tensors, without chain dimensions. A `tangent`
   has the structure of `params` and moves C to C (I + E), where E is linear in
-  the tangent. A tangent has the entries of E (diagonal, dense), or a change of
-  the entries of C^-1 (banded), or is defined by the structure.
+  the tangent. The tangent of a diagonal or dense C has the entries of E. Other
+  structures define their tangents; for banded C^-1 it is a change of `params`.
   """
 
   name: str
@@ -108,10 +115,10 @@ class Preconditioner(NamedTuple):
   # (params, grads) -> derivative in the log scale of C, [], from the gradient
   # with respect to the tangent; the trace of `grads` if the tangent is E.
   slope: Callable[[Any, Any], Any]
-  # (params, tangent) -> params after a natural gradient step. The tangent is
-  # half the gradient, because C C^T moves by twice E. The step is invariant to
-  # the scale of the coordinates, and safe for a tangent of any size: no
-  # direction shrinks or grows by more than about a factor of two.
+  # (params, tangent) -> params after a natural gradient step. Pass half the
+  # gradient, times the rate, because C C^T moves by twice E. The step is
+  # invariant to the scale of the coordinates, and safe for a tangent of any
+  # size: no direction shrinks or grows by more than about a factor of two.
   move: Callable[[Any, Any], Any]
   # (params, factor) -> params of factor * C, factor [] and positive.
   rescale: Callable[[Any, Any], Any]
@@ -123,17 +130,17 @@ class Preconditioner(NamedTuple):
   # Whether `init` takes the list of the sizes of the state's parts instead of
   # the event size.
   takes_part_sizes: bool = False
-  # (covariance of states, of gradients) -> params of the least Fisher
-  # divergence; None without a closed form.
+  # (covariance of states, covariance of gradients) -> params of the least
+  # Fisher divergence (`linear/fisher_divergence.py`); None without a closed
+  # form.
   fisher_factor: Callable[[Any, Any], Any] | None = None
   # (states, gradients, weights) -> params of the least Fisher divergence on
-  # pairs, rows [n, d] around their means. An adaptation keeps n =
-  # `num_fisher_pairs` pairs. None without such a fit. Without both functions,
+  # pairs, rows [n, d] around their means; None without such a fit. An
+  # adaptation keeps n = `num_fisher_pairs` pairs. If both functions are None,
   # moves find the params.
   fisher_fit: Callable[[Any, Any, Any], Any] | None = None
   num_fisher_pairs: int = 0
-  # The call of the factory, which is printed.
-  shown: str = ''
+  shown: str = ''  # The call of the factory, which is printed.
 
   def __repr__(self) -> str:
     return self.shown or f'{type(self).__name__}({self.name!r})'
@@ -157,9 +164,9 @@ class ScaleFactor(NamedTuple):
 
 
 class Transition(NamedTuple):
-  """One proposed move as a function of the tangent, one number per chain.
+  """One proposed move of every chain, as a function of the tangent.
 
-  The values are those of the last step, and the gradients those of the replay.
+  Values are those of the last step, and gradients those of the replay.
   """
 
   # log of the Metropolis-Hastings ratio, [chains...].
@@ -167,23 +174,25 @@ class Transition(NamedTuple):
   # Entropy of the proposal up to a constant, [] or [chains...].
   proposal_entropy: Any
   # log det(I + D), the part of the entropy that depends on the target, where
-  # C (I + D) is the Jacobian of noise -> y; 0 if y is linear in the noise.
+  # C (I + D) is the Jacobian of noise -> y up to a factor; 0 if y is linear in
+  # the noise.
   log_jacobian: Any
   # y - x, [chains..., event_size].
   displacement: Any
-  # log pi(y), [chains...]; any finite number if y diverged.
+  # Zero, with the gradient of log pi(y), [chains...].
   proposed_log_prob: Any
-  # Zero for every tangent, [chains...]. Its gradient has mean zero and cancels
-  # noise of the gradient of min(0, log_accept_ratio).
+  # Zero, with a gradient of mean zero, [chains...]. The gradient cancels noise
+  # of the gradient of min(0, log_accept_ratio).
   control_variate: Any
-  # Whether the ratio and all gradients are finite, [chains...] bool. For other
-  # chains the fields have any finite values, which criteria must not reward.
+  # Whether the ratio and all gradients are finite, [chains...] bool; a proposal
+  # may also exclude huge energy errors. The fields of other chains have
+  # arbitrary finite values, which criteria must not reward.
   is_finite: Any
   # Whether the move was accepted, [chains...] bool.
   is_accepted: Any
-  # Largest eigenvalue of D in absolute value, [chains...]; 0 without D.
+  # Eigenvalue of D with the largest absolute value, [chains...]; 0 without D.
   jacobian_eigenvalue: Any = 0.0
-  # Terms of the estimate of log det(I + D), [] int32; 0 without an estimate.
+  # Terms in the estimate of log det(I + D), [] int32; 0 without an estimate.
   num_log_det_terms: Any = 0
 
 
@@ -206,20 +215,20 @@ class ProblemSize(NamedTuple):
 
 
 class Slopes(NamedTuple):
-  """Derivatives of mean value and mean entropy in the log scale, / d, []."""
+  """Derivatives of mean value and mean entropy in the log scale over d, []."""
 
   value: Any
   entropy: Any
-  is_searching: Any  # [] bool: the first scale is still being searched.
+  is_searching: Any  # Whether the first scale is still searched, [] bool.
 
 
 class Feedback(NamedTuple):
-  """Values from a criterion for the optimizer besides the gradient, [] each."""
+  """What a criterion tells the optimizer besides the gradient, [] each."""
 
   # Unit of the gradient, by which a relative optimizer divides the gradient.
   objective_scale: Any
-  # Wanted change of the log scale of C, before the optimizer's rate; 0 if the
-  # gradient is enough to adapt the scale.
+  # Wanted change of the log scale of C, which the optimizer multiplies by its
+  # rate; 0 if the gradient is enough to adapt the scale.
   scale_force: Any
 
 
@@ -243,7 +252,7 @@ class Criterion(NamedTuple):
   # (state) -> dict of [] Tensors worth tracing, by name.
   trace: Callable[[Any], dict[str, Any]]
   # (problem) -> dict of name in `trace` -> (lower, upper). A value at its bound
-  # gets a warning.
+  # causes a warning.
   bounds: Callable[[ProblemSize], dict[str, tuple[float, float]]]
   # Acceptance that ends the scale search.
   target_accept_prob: float
@@ -252,10 +261,9 @@ class Criterion(NamedTuple):
   # Whether `update` needs slopes: only relative optimizers have them.
   needs_slopes: bool = False
   # Whether value, entropy or `feedback` reduces the scale if every move is
-  # rejected. Relative optimizers refuse other criteria.
+  # rejected. If not, relative optimizers refuse the criterion.
   holds_scale: bool = True
-  # The call of the factory, which is printed.
-  shown: str = ''
+  shown: str = ''  # The call of the factory, which is printed.
 
   def __repr__(self) -> str:
     return self.shown or f'{type(self).__name__}({self.name!r})'
@@ -265,15 +273,14 @@ class Optimizer(NamedTuple):
   """A rule that computes the next params from gradients."""
 
   name: str
-  # Whether `grads` are with respect to the tangent; else to raw params.
+  # Whether `grads` are with respect to the tangent instead of the raw params.
   is_relative: bool
   # (params, problem) -> state.
   init: Callable[..., Any]
   # (grads, state, params, preconditioner, feedback, problem)
   # -> (params, state).
   update: Callable[..., Any]
-  # The call of the factory, which is printed.
-  shown: str = ''
+  shown: str = ''  # The call of the factory, which is printed.
 
   def __repr__(self) -> str:
     return self.shown or f'{type(self).__name__}({self.name!r})'

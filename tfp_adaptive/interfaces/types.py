@@ -30,7 +30,8 @@ Structure = Any
 DataTree = Any
 Path = str | os.PathLike[str]
 Seed = int | Sequence[int] | tf.Tensor
-# A model that defines a posterior; pins are a wrapper of a joint distribution.
+# A model that defines a posterior: a joint distribution, a joint distribution
+# with pinned data, or a log density.
 Model = (
   tfp.distributions.JointDistribution
   | tfp.experimental.distributions.JointDistributionPinned

@@ -6,7 +6,7 @@
 
 mu is the running mean of x, and a, b and c are rates. The factor moves without
 a decomposition: C <- C (I + b / 2 (w w^T - I)) with w = C^-1 (x - mu). The
-change is projected on the structure of C.
+change is projected onto the structure of C.
 
 Sources: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm;
 for the move, Andrieu and Thoms (2008), A tutorial on adaptive MCMC, section
@@ -39,7 +39,7 @@ __all__ = [
   'adaptive_metropolis',
 ]
 
-_MEAN_RATE = 0.01  # a.
+_MEAN_RATE = 0.01  # a, if `shape_rate` is given; else a = b.
 _SCALE_RATE = 0.01  # c.
 
 
@@ -68,13 +68,13 @@ def adaptive_metropolis(
     preconditioner: Structure of the scale factor, or a list with one for each
       part of the state; dense by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
-    step_size: First sqrt(s), which the adaptation changes.
+    step_size: First step size, which the adaptation changes.
     target_is_stochastic: Whether the target is a random estimate, drawn from
       its `seed` ([2] int32). Accepted estimates are kept, so that the chain is
       exact for the density that is estimated.
-    shape_rate: By default b falls as 1 / t, and C C^T is the covariance of all
-      states so far, with more weight on later states. A positive float gives
-      b = shape_rate / (1 + 4 t / num_adaptation_steps).
+    shape_rate: First weight of a new state in the covariance, a positive float.
+      At step t the weight is shape_rate / (1 + 4 t / num_adaptation_steps). By
+      default it falls as 1 / t, so that all states so far count.
     experimental_shard_axis_names: As in TFP; the same for all parts.
     name: Prefix of the names of bootstrap ops.
 
@@ -119,9 +119,9 @@ class MomentBasedAdaptationResults(
   """Results of `MomentBasedAdaptation`.
 
   Attributes:
-    inner_results: Results of the inner kernel; the learned shape is its
-      innermost `preconditioner_params`, the learned scale sqrt(s) its
-      `step_size`.
+    inner_results: Results of the inner kernel. Their innermost
+      `preconditioner_params` are the learned shape, and `step_size` is the
+      learned scale sqrt(s).
     mean: Running mean mu, [event_size].
     scale_search: State of the search for a first scale.
     step: Steps taken, [] int32.
@@ -246,9 +246,10 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     return _MEAN_RATE, first / (1.0 + 4.0 * step / self.num_adaptation_steps)
 
   def _shape_gradient(self, params, centered):
-    """Returns the gradient in E, at E = 0, of the mean log N(x | mu, C C^T).
+    """Returns the gradient of log N(x | mu, C C^T) in the tangent E at E = 0.
 
-    It equals w w^T - I, projected on the structure, with w = C^-1 (x - mu).
+    C moves as C (I + E). The gradient is the mean over chains of w w^T - I,
+    projected onto the structure, with w = C^-1 (x - mu).
     """
     operator = self.preconditioner.operator(params)
     rows = state_parts.as_rows(centered)

@@ -64,7 +64,7 @@ def check_has_tangent(proposal, learner):
 
 
 def check_is_exact(proposal, purpose):
-  """Refuses a proposal over a stochastic target.
+  """Refuses a proposal with a stochastic target.
 
   Args:
     proposal: The innermost kernel.

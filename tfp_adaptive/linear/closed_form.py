@@ -4,7 +4,7 @@ The first scale is searched (`scale_search`). Then a subclass moves the params
 at every step, and the step size s follows the acceptance:
 
   log s <- log s + rate_t (accept - target),
-  rate_t = max(_RATE, _FIRST_RATE (1 + t)^-0.6), where t counts these steps.
+  rate_t = max(_RATE, _FIRST_RATE (1 + t)^-0.6), after t steps with this shape.
 """
 
 import collections
@@ -69,8 +69,9 @@ class ClosedFormAdaptationResults(
   """Results of the adaptations by closed forms.
 
   Attributes:
-    inner_results: Results of the inner kernel; the learned shape is its
-      innermost `preconditioner_params`, the learned scale its `step_size`.
+    inner_results: Results of the inner kernel. Their innermost
+      `preconditioner_params` are the learned shape, and `step_size` is the
+      learned scale.
     statistics: Statistics that the formula needs.
     scale_search: State of the search for a first scale.
     trajectory_length: `trajectory_length.Lengths` if the number of leapfrog
@@ -79,8 +80,8 @@ class ClosedFormAdaptationResults(
     num_updates: Steps from which the shape was learned, [] int32.
     mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
       step, [].
-    num_dropped_gradients: Chain gradients dropped because they or the ratio
-      were not finite, since the start, [] int32.
+    num_dropped_gradients: How many gradients of single chains were dropped so
+      far, because they or the ratio were not finite, [] int32.
   """
 
   __slots__ = ()
@@ -232,7 +233,8 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
   def _learn_length(self, states, previous_inner, results, statistics, params):
     """Returns the next `Lengths`, and a dict of innermost results to replace.
 
-    `statistics` and `params` have been adapted, `results` have not.
+    `statistics` and `params` are those after this adaptation, and `results` are
+    those before.
     """
     lengths = results.trajectory_length
     if not lengths:
@@ -277,19 +279,19 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return lengths
 
   def _turning(self, rows, params):
-    """Returns states [n, d] in the coordinates in which lengths are learned."""
+    """Returns states [n, d] in the coordinates in which trajectories run."""
     del params
     return rows
 
   def _num_updates_of_map(self, results, statistics):
-    """Returns for how many steps the step size has adapted to this shape."""
+    """Returns the number of steps with the present shape."""
     del statistics
     return results.num_updates
 
   def _num_updates_of_steps(self, results, statistics):
-    """Returns for how many steps the step size has adapted to shape and steps.
+    """Returns the number of steps with the present shape and kind of steps.
 
-    Proposals that keep momenta do so only once the lengths are learned.
+    The kind changes if momenta are kept as soon as the lengths are learned.
     """
     of_map = self._num_updates_of_map(results, statistics)
     if not (
@@ -307,7 +309,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
   def _rescale(self, start, statistics, by):
     """Returns the statistics after C was multiplied by `by`, [].
 
-    `start` are the statistics of a new start.
+    By default these are the statistics of a new start, `start`.
     """
     del statistics, by
     return start
@@ -339,7 +341,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return gradients, tf.reduce_sum(tf.cast(~is_finite, tf.int32))
 
   def _states_and_gradients(self, state, inner):
-    """Returns states, gradients [num_chains, d] and whether both are finite.
+    """Returns states, gradients, [num_chains, d], and whether both are finite.
 
     Rows that are not finite, or whose squares overflow, are set to zero.
     Otherwise one such row would stay in all moments.

@@ -20,18 +20,18 @@ noise.
    where F' = -1/2 h (e + a)^T is the F of the reverse move. F' is near F, so
    that the weight of F becomes about sigma(|r|) instead of 1 or 0.
 
-A control variate is returned as zeros, [chains...], that have its gradient.
+Functions return a control variate as zeros, [chains...], with its gradient.
 
 No single chain may dominate, but min(0, r) is not bounded below. In a region
 too narrow for the step, one chain with r = -1000 would move a shared factor
-more than a hundred chains with r near -1. The speed measure therefore replaces
-r in min(0, r) by
+more than a hundred chains with r near -1. With `bound_log_ratio`, the speed
+measure therefore replaces r in min(0, r) by
 
   R atan(r / R),   derivative 1 / (1 + (r / R)^2),   R = 3,
 
 which is close to r where moves are accepted. On a Gaussian target the best
-shape stays the same. If C whitens the target, the distribution of r is
-invariant to rotations, and the gradient of the mean of any function of r is a
+shape stays the same: if C whitens the target, the distribution of r is
+invariant to rotations. The gradient of the mean of any function of r is then a
 multiple of I.
 """
 
@@ -85,7 +85,7 @@ def center(slope, factor, pull_x, noise):
 
 
 def direction_balance(ratio, difference, pull_x, noise, event_sum):
-  """Returns sign(r) sigma(r) (F + F') / 2 along E, where |r| is moderate.
+  """Returns sign(r) sigma(r) (F + F') / 2 along E; 0 if |r| is large.
 
   Args:
     ratio: r, [chains...].

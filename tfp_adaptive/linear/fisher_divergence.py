@@ -6,11 +6,11 @@ Here x are the states of all chains, and g the gradients of the log target
 there. F is the Fisher divergence between the target and a normal of covariance
 C C^T at its best center. F is least if z and s have the same covariance.
 
-For a target N(m, S), s = -z for every draw at C C^T = S. S is found without
-noise, even if the chains have moved little. For other targets, C C^T lies
-between the covariance of the states and the inverse covariance of the
-gradients. On a curved ridge, the first measures the length and the second the
-width.
+For a target N(m, S), every draw has s = -z if C C^T = S. S is therefore found
+without noise, even if the chains have moved little. For other targets, C C^T
+lies between the covariance of the states and the inverse covariance of the
+gradients. On a curved ridge, the covariance of the states measures the length,
+and the inverse covariance of the gradients measures the width.
 
 The structure decides how C is found:
 
@@ -19,16 +19,16 @@ The structure decides how C is found:
 * A low-rank factor is fitted to half of the pairs (x, g) of a history. The fit
   is kept if it is better on the other half.
 * Every other structure moves a little at every step, by a part of the Newton
-  step of F near its minimum. E is projected on the structure, and k is a chain:
+  step of F near its minimum. E is projected onto the structure. k is a chain:
 
     E = 1/4 mean_k w_k (z_k z_k^T - s_k s_k^T),   C <- C (I + rho_t E)
 
   Outlying pairs, as in narrow regions with large gradients, count less:
-  w = 2 / (1 + (|z|^2 + |s|^2) / 2 d). Moves find long directions slowly.
+  w = 2 / (1 + (|z|^2 + |s|^2) / (2 d)). Such moves find long directions slowly.
 
 The closed form shrinks correlations if there are few states. With n states the
 correlations are multiplied by 1 - 0.1 d^4 / (n^4 + d^4), and by 0 if n < d / 2.
-A condition number of 1e6 takes about 20 states for each dimension.
+A target with condition number 1e6 needs about 20 states for each dimension.
 
 Source: Seyboldt, Carlson and Carpenter (2026), Preconditioning Hamiltonian
 Monte Carlo by minimizing Fisher divergence, https://arxiv.org/abs/2603.18845,
@@ -71,7 +71,8 @@ __all__ = [
 _PRIOR_STEPS = 1.0  # Weight of the start in the means, in steps.
 _FIRST_FIT = 2.0  # Step of the first fit; the intervals then grow.
 _MOVE_GAIN = 2.0  # Gain of the moves, in units of the gain of the means.
-_FIRST_OF_PAIRS, _GROWTH_OF_PAIRS = 4.0, 1.5  # First fit to pairs, and growth.
+# Step of the first fit to pairs, and ratio of the steps of successive fits.
+_FIRST_OF_PAIRS, _GROWTH_OF_PAIRS = 4.0, 1.5
 _LARGE_GAIN = 0.1  # A fit that gains more restarts the step size and lengths.
 _SALT = 11  # Separates draws of the history from those of the step.
 
@@ -123,8 +124,9 @@ def fisher_divergence_hamiltonian(
 
   It learns from the states and gradients that chains compute anyway, without
   other target calls and without Hessian products. With random effects and heavy
-  tails, the curvature of some directions depends on the state. This sampler
-  learns their extent, and `entropy_adaptive_hamiltonian` their curvature.
+  tails, the curvature of some directions depends on the state. In these
+  directions this sampler learns how wide the target is, and
+  `entropy_adaptive_hamiltonian` learns its curvature.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as
@@ -192,8 +194,8 @@ def fisher_divergence_langevin(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds a MALA with the factor that minimizes the Fisher divergence.
 
-  For a Gaussian target, C C^T reaches the covariance after some tens of states
-  for each dimension, even if the chains have moved little.
+  For a Gaussian target, the learned covariance is exact after some tens of
+  states for each dimension, even if the chains have moved little.
   `FisherDivergenceAdaptation` also wraps other proposals that use gradients.
 
   Args:
@@ -242,9 +244,10 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
   """Learns a scale factor from states and their gradients.
 
   A dense factor adds a product of [d, chains] and [chains, d] to each step. It
-  takes some tens of fits in a run, fewer in many dimensions, with 10 to 20
-  decompositions of [d, d] each. A low-rank factor takes as few fits, with some
-  products of [n, d] and [d, rank] each. Other structures move at each step.
+  is fitted some tens of times in a run, less often in many dimensions. Each fit
+  makes 10 to 20 decompositions of [d, d]. A low-rank factor is fitted 10 to 20
+  times, to n pairs, with some products of [n, d] and [d, rank] in each fit.
+  Other structures move at each step.
 
   Results are `linear.closed_form.ClosedFormAdaptationResults`. Fits and moves
   whose factor is not finite are left out, and counted in
@@ -266,8 +269,8 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
         gradients and has a preconditioner.
       num_adaptation_steps: Steps that adapt, a non-negative int.
       target_accept_prob: Wanted mean acceptance, in (0, 1).
-      gain: How fast the past is forgotten, at least 1. With 1 all steps count
-        alike.
+      gain: How fast the past is forgotten, at least 1. With 1, all steps have
+        the same weight.
       name: Prefix of op names.
 
     Raises:
@@ -292,7 +295,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     return self.preconditioner.fisher_fit is not None
 
   def _start(self, params, state, inner):
-    """Returns the mean of the states with zero spread, or an empty history."""
+    """Returns moments at the first means with spread 0, or no pairs."""
     states, gradients, is_finite = self._states_and_gradients(state, inner)
     zero = tf.zeros([], states.dtype)
     first = _FIRST_OF_PAIRS if self._keeps_pairs else _FIRST_FIT
@@ -308,7 +311,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     )
 
   def _learn(self, params, statistics, gradients, next_state, inner):
-    """Moves the moments by one state of every chain, then the factor."""
+    """Adds one state of every chain, then moves or fits the factor."""
     del gradients
     states, gradients, is_finite = self._states_and_gradients(next_state, inner)
     gain = self._parameters['gain']
@@ -431,13 +434,13 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
   def _num_updates_of_map(self, results, statistics):
     if not self._keeps_pairs:
       return results.num_updates
-    # The step before a fit still used the old shape.
+    # The step before a fit used the old shape, and gets the least rate.
     steps = statistics.time - statistics.pairs.last
     return tf.where(steps > 0.0, steps, float('inf'))
 
 
 def _if_finite(candidate, params, statistics):
-  """Returns the candidate, or `params` if it is not finite; counts failures."""
+  """Returns (candidate if it is finite, else `params`; number of failures)."""
   is_good = adaptation_base.is_finite(candidate)
   return (
     adaptation_base.choose(is_good, candidate, params),

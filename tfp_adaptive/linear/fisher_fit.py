@@ -24,11 +24,11 @@ __all__ = [
 ]
 
 _NUM_MOVES = 30  # Moves of a fit, for structures without another fit.
-# With fewer states for each dimension, no correlation is kept. With more, the
-# correlations lose at most this share.
+# With fewer states for each dimension than the first number, correlations are
+# dropped. With more, they are shrunk by at most the second number.
 _FEWEST_STATES, _SHRINKAGE = 0.5, 0.1
-# The times of fits grow by 10 % up to this many dimensions, by 26 % for 100 and
-# by 130 % for 1000.
+# From one fit to the next, time grows by 10 % in 25 dimensions or fewer, by
+# 26 % in 100 and by 130 % in 1000.
 _GROWTH, _FEW_DIMENSIONS = 0.1, 25.0
 _LAST_FIT = 0.6  # The last fit, as a share of the adaptation; see `next_time`.
 
@@ -38,8 +38,8 @@ def fit(preconditioner, params, states, gradients, weights):
 
   Args:
     preconditioner: An `interfaces.Preconditioner`.
-    params: Start of the moves, if the structure has no other fit. `fisher_fit`
-      uses these params only to find outlying pairs.
+    params: Start of the moves, if the structure has no other fit. A
+      `fisher_fit` uses them only to find outlying pairs.
     states: Positions around any mean, [n, d].
     gradients: Gradients of the log density there, [n, d].
     weights: Weights of the pairs, [n], with sum one.
@@ -69,7 +69,7 @@ def fit(preconditioner, params, states, gradients, weights):
 
 
 def factor(preconditioner, covariance, precision, num_states):
-  """Returns the closed form, [d, d]; few states shrink its correlations.
+  """Returns the closed form, [d, d]. Few states shrink the correlations.
 
   Args:
     preconditioner: An `interfaces.Preconditioner` with a `fisher_factor`.
@@ -97,9 +97,9 @@ def factor(preconditioner, covariance, precision, num_states):
 def next_time(time, event_size, num_adaptation_steps):
   """Returns the step of the closed-form fit that follows a fit at `time`, [].
 
-  Each time is a multiple of the one before. A fit costs about d^3 and a step
+  Each time is a multiple of the one before. A fit costs about d^3, and a step
   about d^2 for each chain. In many dimensions fits are therefore few, and a
-  last fit is added at a fixed step.
+  last fit is added at a fixed share of the adaptation.
   """
   size = tf.cast(event_size, time.dtype) / _FEW_DIMENSIONS
   growth = 1.0 + _GROWTH * tf.maximum(size, 1.0) ** 0.7
@@ -112,8 +112,8 @@ def next_time(time, event_size, num_adaptation_steps):
 def fit_and_gain(preconditioner, params, states, gradients, weights):
   """Returns the fit to half of the pairs, and its gain on the other half.
 
-  The gain is the decrease of `loss` from the given params. The fitted pairs
-  would show a gain for any fit. See `fit` for arguments.
+  The gain is the decrease of `loss` from the given params. On the pairs that
+  were fitted, any fit would gain. See `fit` for arguments.
   """
   halves = [(states[k::2], gradients[k::2], weights[k::2]) for k in range(2)]
   fitted_half, other_half = (
@@ -127,10 +127,11 @@ def fit_and_gain(preconditioner, params, states, gradients, weights):
 
 
 def loss(preconditioner, params, states, gradients, weights):
-  """Returns the mean of log (1 + (|z|^2 + |s|^2) / 2 d), [].
+  """Returns the mean of log (1 + (|z|^2 + |s|^2) / (2 d)), [].
 
-  For a Gaussian at its best C it is about log 2. The logarithm keeps a few
-  pairs in narrow regions from outweighing all others. See `fit` for arguments.
+  For a Gaussian at its best C, this mean is about log 2. The logarithm keeps a
+  few pairs in narrow regions from outweighing all others. See `fit` for
+  arguments.
   """
   rows = _centred(states, gradients, weights)
   *_, size = _behind(preconditioner.operator(params), *rows)
@@ -138,7 +139,7 @@ def loss(preconditioner, params, states, gradients, weights):
 
 
 def _behind(operator, states, gradients):
-  """Returns z and s, [n, d], and (|z|^2 + |s|^2) / 2 d of every pair, [n]."""
+  """Returns z and s, [n, d], and (|z|^2 + |s|^2) / (2 d) of each pair, [n]."""
   scores = scale_factor.apply(operator, gradients, adjoint=True)
   whitened = scale_factor.unapply(operator, states)
   size = 0.5 * tf.reduce_mean(whitened**2 + scores**2, axis=-1)
@@ -148,8 +149,9 @@ def _behind(operator, states, gradients):
 def _without_far(preconditioner, params, states, gradients, weights):
   """Returns weights [n] in which outlying pairs count less.
 
-  The size (|z|^2 + |s|^2) / 2 d of a pair is about 1 for a normal at its fit.
-  If `params` are far from a fit, sizes are divided by their usual value.
+  For a normal target at its best C, the size (|z|^2 + |s|^2) / (2 d) of a pair
+  is about 1. At other params sizes are larger, and are divided by their usual
+  value.
   """
   *_, size = _behind(preconditioner.operator(params), states, gradients)
   usual = tf.math.expm1(tf.reduce_sum(weights * tf.math.log1p(size)))
@@ -178,8 +180,9 @@ def moved(preconditioner, params, states, gradients, shares, rate):
   operator = preconditioner.operator(params)
   whitened, scores, size = _behind(operator, states, gradients)
   weights = 2.0 / (1.0 + size[:, tf.newaxis]) * (0.25 * rate * shares)
-  # Minus the gradient of mean w (|z|^2 + |s|^2) / 2 in the tangent E. It comes
-  # from a^T C (I + E) b, with a = C^-T z, b = z and with a = -g, b = s.
+  # Minus the gradient of mean w (|z|^2 + |s|^2) / 2 in the tangent E. `outer`
+  # sums the gradients of a^T C (I + E) b, here for (a, b) = (C^-T z, z) and for
+  # (a, b) = (-g, s).
   tangent = preconditioner.outer(
     params,
     tf.concat([weights * whitened, -weights * scores], axis=0),

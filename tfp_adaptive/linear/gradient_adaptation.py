@@ -41,17 +41,17 @@ class GradientBasedAdaptationResults(
   """Results of `GradientBasedAdaptation`.
 
   Attributes:
-    inner_results: Results of the inner kernel; the learned params are its
-      innermost `preconditioner_params`.
+    inner_results: Results of the inner kernel. Their innermost
+      `preconditioner_params` are the learned params.
     criterion_state: State of the criterion.
     optimizer_state: State of the optimizer.
-    replay_cache: Values that a replay keeps for the next one; `[]` for most.
+    replay_cache: Values that a replay keeps for the next replay; `[]` for none.
     scale_search: State of the search for a first scale.
     step: Steps taken, [] int32.
     mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
       step, [].
-    num_dropped_gradients: Chain gradients dropped because they were not
-      finite, since the start, [] int32.
+    num_dropped_gradients: How many gradients of single chains were dropped so
+      far because they were not finite, [] int32.
   """
 
   __slots__ = ()
@@ -89,8 +89,8 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
 
     Raises:
       TypeError: If `criterion` or `optimizer` has the wrong type.
-      ValueError: If an argument is not one of those allowed, criterion,
-        optimizer and proposal do not go together, or the target is stochastic.
+      ValueError: If a number is out of its range, if criterion, optimizer and
+        proposal do not go together, or if the target is stochastic.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
     self._parameters = dict(
@@ -257,7 +257,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       entropy = tf.reduce_mean(
         sign * self.criterion.entropy(criterion_state, transition)
       )
-    # The entropy of a triangular factor does not depend on most entries.
+    # The entropy does not depend on some params, such as superdiagonals.
     value_grads, entropy_grads = (
       tape.gradient(
         objective,
@@ -269,10 +269,10 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     return value_grads, entropy_grads, transition
 
   def _is_usable(self, params, grads):
-    """Returns whether a mean gradient is finite, with diverged chains masked.
+    """Returns whether a mean gradient is finite, [] bool.
 
-    A relative gradient is a sum of products a_i b_j. If a term is not finite,
-    neither is the slope.
+    A relative gradient is a sum of outer products. If a term of the sum is not
+    finite, neither is the slope.
     """
     if self.optimizer.is_relative:
       total = self.preconditioner.slope(params, grads)
@@ -281,7 +281,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     return tf.math.is_finite(total)
 
   def _slope(self, params, grads, is_usable, problem):
-    """Returns the derivative in the log scale / d, or 0 if unusable, []."""
+    """Returns the derivative in the log scale over d, or 0 if unusable, []."""
     if not self.optimizer.is_relative:
       return tf.zeros([], problem.dtype)
     slope = self.preconditioner.slope(params, grads)
@@ -290,6 +290,6 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
 
 
 def _num_dropped(transition, is_usable):
-  """Counts chains whose gradient was dropped; all, if the mean overflowed."""
+  """Counts chains whose gradient was dropped: all if the mean is unusable."""
   num_diverged = tf.math.count_nonzero(~transition.is_finite, dtype=tf.int32)
   return tf.where(is_usable, num_diverged, tf.size(transition.is_finite))

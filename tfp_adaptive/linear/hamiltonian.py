@@ -124,7 +124,7 @@ class UncalibratedPreconditionedHamiltonian(
   target:
 
     w <- v + 1/2 s C^T g(x)
-    L times:  x <- x + s C w;   w <- w + s C^T g(x)   (half of it the last time)
+    L times:  x <- x + s C w;   w <- w + s C^T g(x)   (with s / 2 the last time)
     log ratio = log pi(x_L) - log pi(x) - 1/2 (|w_L|^2 - |v|^2)
 
   One step makes L gradient calls and 2 L + 1 products with C. L = 1 gives the
@@ -155,7 +155,7 @@ class UncalibratedPreconditionedHamiltonian(
       step_size: Multiplies C.
       hessian_product: `'autodiff'` (exact, about three gradients each) or
         `'finite_difference'` (one gradient each), for the proposal's entropy.
-      num_fixed_terms: Fewest terms of the series of log det.
+      num_fixed_terms: Fewest terms of the series of log det (I + D).
       max_num_leapfrog_steps: Bound of a pair that an adaptation learns; `None`
         if L is not learned.
       experimental_shard_axis_names: As in TFP; the same for all parts.
@@ -244,7 +244,7 @@ class UncalibratedPreconditionedHamiltonian(
 
     With all gradients held constant, the end of the trajectory is quadratic in
     C (Appendix E of the paper). The energy error then needs no target call. The
-    entropy, a series of N terms, adds N + 1 Hessian products at the middle.
+    entropy, a series of N terms, adds N + 1 Hessian products at the midpoint.
     """
     is_finite, step = self._kept_step(previous, proposed, mh_results)
     ratio = tf.where(is_finite, mh_results.log_accept_ratio, 0.0)
@@ -291,7 +291,7 @@ class UncalibratedPreconditionedHamiltonian(
     return interfaces.Replay(transition=transition, cache=next_cache)
 
   def _kept_step(self, previous, proposed, mh_results):
-    """Returns which chains did not diverge, and the step, 0 for the others."""
+    """Returns which chains did not diverge, and the step, 0 for all others."""
     num_chain_dims = ps.rank(previous.target_log_prob)
     step = trajectory.Step(
       grad_start=state_parts.flatten(
@@ -320,7 +320,7 @@ class UncalibratedPreconditionedHamiltonian(
   def _estimate_log_det(
     self, previous, proposed, proposed_state, step, is_finite
   ):
-    """Returns the estimate of log det(I + D) at the middle; None for L = 1.
+    """Returns the estimate of log det(I + D) at the midpoint; None for L = 1.
 
     Chains that diverged get D = 0.
     """

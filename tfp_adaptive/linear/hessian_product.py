@@ -18,14 +18,14 @@ def hessian_product(
 
   Args:
     target_log_prob_fn: As in TFP.
-    state: Any state of the chains; gives structure and shapes.
+    state: Any state of the chains, for structure and shapes.
     flat_point: Point of the Hessian, [chains..., d].
     flat_gradient: Gradient of log pi there, [chains..., d]; used by
       `'finite_difference'` only.
-    num_chain_dims: Chain dimensions of the state.
+    num_chain_dims: Number of chain dimensions.
     method: `'autodiff'` is exact and costs about three gradients (reverse over
       reverse). `'finite_difference'` costs one gradient, and is right to about
-      half of the digits of the dtype.
+      a third of the digits of the dtype.
 
   Returns:
     Function (rows w, sizes) -> [chains..., d]. `sizes`, [chains..., 1], are the
@@ -49,7 +49,7 @@ def hessian_product(
     )
 
   def by_finite_difference(rows, sizes):
-    # The cube root of the rounding error balances it against truncation.
+    # The truncation error of this one-sided difference is about the width.
     epsilon = 2.0**-52 if rows.dtype == tf.float64 else 2.0**-23
     width = epsilon ** (1.0 / 3.0) / tf.where(sizes > 0.0, sizes, 1.0)
     return (flat_gradient - gradient(flat_point + width * rows)) / width
@@ -65,11 +65,11 @@ def live_gradient(target_log_prob_fn, state, gradient, displacement):
     target_log_prob_fn: As in TFP.
     state: The point, in the structure of the chains' state.
     gradient: Gradient of log pi at the point, a constant, [chains..., d].
-    displacement: Displacement to the point, [chains..., d].
+    displacement: Displacement that leads to the point, [chains..., d].
 
   Returns:
-    `gradient`, [chains..., d], whose derivative in the displacement is the
-    Hessian of log pi, by one Hessian product.
+    `gradient`, [chains..., d]. Its derivative in the displacement is the
+    Hessian of log pi, and costs one Hessian product.
   """
   num_chain_dims = displacement.shape.rank - 1
   flat = state_parts.flatten(state, num_chain_dims)

@@ -9,15 +9,16 @@ each with its own decision:
     (x', v') <- L leapfrog steps,         r = log pi(x', v') - log pi(x, v)
     log |u| < r:  x, v, u <- x', v', u exp(-r);    else  v <- -v
 
-Each line leaves pi(x) N(v; 0, I) U(u) invariant. A rejection negates the
-momentum. u changes little from step to step, so that rejections come in runs,
-and a second rejection restores the sign of the momentum.
+Here pi(x, v) = pi(x) N(v; 0, I), and u is uniform on (-1, 1). Each line leaves
+the joint density of x, v and u invariant. A rejection negates the momentum. u
+changes little from step to step, so that rejections come in runs, and a second
+rejection restores the sign of the momentum.
 
 m is the best mean number of leapfrog steps if momenta are not kept. L is drawn
 from 1, ..., 2 l - 1, where l is the integer part of m / 2, at least 1. A fixed
 L would be half a period of some direction. While m is learned, no momentum is
 kept. Long trajectories then move chains that start in the tails to the bulk,
-before the shared step size is too large for these chains.
+before the shared step size has grown too large for these chains.
 
 Sources: Horowitz (1991), A generalized guided Monte Carlo algorithm,
 https://doi.org/10.1016/0370-2693(91)90812-5, for v; Neal (2020),
@@ -75,9 +76,10 @@ class Kept(collections.namedtuple('Kept', ['velocity', 'uniform'])):
 class KeepsMomentum(num_steps.DrawsNumSteps):
   """Mixin of Hamiltonian proposals that start with a given momentum.
 
-  `num_leapfrog_steps` of its results is [3] int32: the range for the next step,
-  and 2 m, or 0 if no momentum is kept. `num_leapfrog_steps` of the constructor
-  is the range with mean m.
+  `num_leapfrog_steps` of its results is [3] int32: the fewest and the most
+  leapfrog steps of the next step, and a third number. This number is 2 m, or 0
+  while m is learned and no momentum is kept. `num_leapfrog_steps` of the
+  constructor is a range with mean m.
   """
 
   keeps_momentum = True
@@ -99,7 +101,7 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
     return tf.stack([1, 2 * mean - 1, twice_mean])
 
   def learned_range(self, drawn):
-    """Returns a range of mean m, or `drawn` while m is learned, two ints.
+    """Returns a range of mean m, two ints; the range of `drawn` if 2 m is 0.
 
     Args:
       drawn: `num_leapfrog_steps` of the results, numpy [3].
@@ -201,14 +203,14 @@ class MomentumMetropolisHastings(MetropolisHastings):
 
 
 def accepted(proposal):
-  """Returns the Metropolis-Hastings kernel for the momenta of a proposal."""
+  """Returns the Metropolis-Hastings kernel that the proposal needs."""
   if getattr(proposal, 'keeps_momentum', False):
     return MomentumMetropolisHastings(proposal)
   return MetropolisHastings(proposal)
 
 
 def _moved(uniform, share_kept, seed):
-  """Returns the next u, [chains...]; a zero becomes a new draw."""
+  """Returns the next u, [chains...]. A u of 0 was not drawn yet, and is now."""
   fresh = random.uniform(ps.shape(uniform), uniform.dtype, seed)
   moved = uniform + 0.5 * (1.0 - share_kept**2)
   moved = tf.where(moved >= 1.0, moved - 2.0, moved)

@@ -50,7 +50,7 @@ def gradient_adaptive_langevin(
   experimental_shard_axis_names: types.Structure = None,
   name: str | None = None,
 ) -> tfp.mcmc.TransitionKernel:
-  """Builds a MALA whose covariance is learned by gradient (gadMALA).
+  """Builds MALA whose covariance is learned by gradient (gadMALA).
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as
@@ -60,14 +60,14 @@ def gradient_adaptive_langevin(
       part of the state; dense by default.
     exact_gradient: Whether to differentiate through the gradient at the
       proposal, with one Hessian-vector product per adapting step (gadMALAe).
-      The fast form (gadMALAf) leaves it out.
+      The fast form (gadMALAf) holds this gradient constant.
     criterion: What to maximize; the generalized speed measure by default.
     optimizer: How the factor moves; `relative_gradient` by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1), of the steps that are
       not short.
     short_step_share: Share of steps, in [0, 1), that are 0.1 to 1 times as
-      long, at random. They bring chains out of narrow regions. By default a
-      fifth if the adaptation finds such regions, else none.
+      long, at random. Short steps bring chains out of narrow regions. By
+      default a fifth if the adaptation finds such regions, else none.
     experimental_shard_axis_names: As in TFP; the same for all parts.
     name: Prefix of the names of bootstrap ops.
 
@@ -124,8 +124,8 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     log q(x|y) - log q(y|x) = -1/2 (|1/2 s C^T (g(x) + g(y)) + e|^2 - |e|^2)
 
   One step makes one gradient call and three products with C, none with its
-  inverse. Put `MetropolisHastings` around this kernel. HMC with one leapfrog
-  step must stay equal to this proposal.
+  inverse. Put `MetropolisHastings` around this kernel. The proposal of
+  `linear/hamiltonian.py` with one leapfrog step must stay equal to this one.
   """
 
   uses_gradient = True
@@ -146,8 +146,8 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       preconditioner: An `interfaces.Preconditioner`.
       step_size: Multiplies C.
       exact_gradient: Whether a replay differentiates through g(y) too, with one
-        Hessian-vector product. The fast form holds g(y) constant, which has
-        less noise and a small bias.
+        Hessian-vector product. With False, g(y) is constant, and the gradient
+        has less noise and a small bias.
       experimental_shard_axis_names: As in TFP; the same for all parts.
       name: Prefix of the names of bootstrap ops.
     """
@@ -208,7 +208,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     return Pulls(tf.zeros_like(flat), tf.zeros_like(flat))
 
   def init_replay_cache(self, proposed_results):
-    """Returns the first `mean_slope` of `control_variates`; `[]` if exact."""
+    """Returns 0, the first `control_variates.mean_slope`; `[]` if exact."""
     if self._parameters['exact_gradient']:
       return []
     return tf.zeros([], proposed_results.noise.dtype)
@@ -216,9 +216,9 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
   def replay(self, cache, previous, proposed, proposed_state, mh_results):
     """Returns the step just taken as a function of the scale factor.
 
-    log pi(y) is replaced by a linear function of y with the gradient at the
-    proposal. Its derivative with respect to C is exact and needs no target
-    call. Only the exact form adds a Hessian product.
+    log pi(y) is replaced by g(y) . y with a constant g(y). This term has the
+    exact derivative with respect to C, and needs no target call. Only the exact
+    form of the gradient adds a Hessian product.
     """
     num_chain_dims = ps.rank(previous.target_log_prob)
     grad_x = state_parts.flatten(previous.grads_target_log_prob, num_chain_dims)
@@ -242,7 +242,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
       live_y = factor.apply_adjoint(grad_y)
       push = noise + 0.5 * live_x
       displacement = factor.apply(push)
-      # g(y).C v as (C^T g(y)).v: no further product with C.
+      # g(y) . C v is computed as (C^T g(y)) . v, without a product with C.
       fit = self.event_sum(live_y * push)
       if self._parameters['exact_gradient']:
         end = factor.apply_adjoint(
@@ -279,10 +279,9 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
   def _fast_change(self, factor, slope, ratio, grad_change, pulls, noise):
     """Returns a term with the gradient of the log ratio, and control variates.
 
-    The log ratio is `fit + self._correction(...)`. With g(x) and g(y) constant,
-    this term has the same gradient at the present C, for normal noise. It takes
-    a product of its own, C^T (g(x) - g(y)), so that the gradient is one outer
-    product instead of two.
+    With g(x) and g(y) constant, the term has the gradient of
+    `fit + self._correction(...)` at the present C. Its product
+    C^T (g(x) - g(y)) makes the gradient one outer product instead of two.
     """
     difference = pulls[0] - pulls[1]
     live = factor.apply_adjoint(grad_change)
@@ -292,6 +291,6 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     )
 
   def _correction(self, pull_x, pull_y, noise):
-    """Returns log q(x | y) - log q(y | x), multiplied out for normal noise."""
+    """Returns log q(x | y) - log q(y | x), multiplied out."""
     half = 0.5 * (pull_x + pull_y)
     return -0.5 * self.event_sum(half * (half + 2.0 * noise))

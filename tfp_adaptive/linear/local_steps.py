@@ -10,11 +10,12 @@ q(l | x) be the density of this draw. The log ratio of a step from x to x' is
 
   log ratio = H(x, v) - H(x', v') + log q(l | x') - log q(l | x),
 
-where H is the energy. This is a Gibbs draw of l, then HMC for the joint density
-pi(x, v) q(l | x). It is exact and costs no gradient. For a Gaussian with
-covariance C C^T, |C^T g|^2 is chi-squared with d degrees of freedom. Then t < 0
-nearly always, and few steps are short. The tails of w are exponential, so that
-log q changes no faster than t, and a chain can leave a narrow region.
+where H is the energy. The step is a Gibbs draw of l, then HMC for the joint
+density pi(x, v) q(l | x). It is exact, and the draw costs no gradient. For a
+Gaussian with covariance C C^T, |C^T g|^2 is chi-squared with d degrees of
+freedom. Then t < 0 nearly always, and few steps are short. The tails of w are
+exponential, so that log q changes at most in proportion to t, and a chain can
+leave a narrow region.
 
 The step size s follows the acceptance of chains with l = 0.
 
@@ -119,10 +120,10 @@ class UncalibratedLocalHamiltonian(UncalibratedPreconditionedHamiltonian):
     )
 
   def mean_accept_prob(self, mh_results):
-    """Returns the mean acceptance, without q, of the chains with l = 0, [].
+    """Returns the mean acceptance of the chains with l = 0, [].
 
-    If no chain has l = 0, all chains count, with q. Chains that never move do
-    not count.
+    Their acceptance is that of the energy alone, without log q. If no chain has
+    l = 0, all chains count, with log q. Chains that never move do not count.
     """
     taken = mh_results.proposed_results.trajectory
     ratio = mh_results.log_accept_ratio

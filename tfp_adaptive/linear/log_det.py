@@ -5,11 +5,11 @@
     log det(I + D) = E sum_{k=1}^N (-1)^{k+1} / (k p_k) e^T D^k e
     gradient       = E y^T dD e,   y = sum_{k=0}^N (-1)^k / p_k D^k e
 
-with kappa = (L^2 - 1) / 6, Rademacher e, a random number of terms N and
-p_k = P(N >= k). `_normalized` keeps powers from growing, so that the estimate
-is finite even if D is no contraction. The products H C D^k e are kept. Value,
-gradient and largest eigenvalue then cost N + 1 Hessian products in all, and no
-tape runs through a product.
+with kappa = (L^2 - 1) / 6, Rademacher draws e, a random number of terms N and
+p_k = P(N >= k). dD is the change of D with C. `_normalized` keeps powers from
+growing, so that the estimate is finite even if D is no contraction. The
+products H C D^k e are kept. Value, gradient and largest eigenvalue then cost
+N + 1 Hessian products in all, and no tape runs through a product.
 
 Source: Hirt, Titsias and Dellaportas (2021), section 3.1 and Appendix A.1,
 https://arxiv.org/abs/2110.14625.

@@ -127,7 +127,7 @@ class DrawsNumSteps:
     return int(np.ceil(np.mean(self._range_at(results))))
 
   def cost_at(self, results, kind):
-    """Returns the cost at the mean of the taken or learned numbers of steps."""
+    """Returns the cost at the mean number of steps: taken, learned or given."""
     mean = None
     if self.max_num_leapfrog_steps is not None:
       if results is None:

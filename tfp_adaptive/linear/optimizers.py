@@ -1,8 +1,8 @@
 """Optimizers: pure functions from a gradient to the next params.
 
 `relative_gradient` works on the tangent at the current factor and does not
-depend on the scale of the coordinates. `rmsprop` (the paper's) and `adam` work
-on the raw entries and depend on that scale.
+depend on the scale of the coordinates. `rmsprop` and `adam` work on the raw
+entries and depend on that scale.
 """
 
 import collections
@@ -28,7 +28,7 @@ class RelativeGradientState(
     'RelativeGradientState', ['pending', 'pending_log_scale', 'num_updates']
   ),
 ):
-  """Sums of steps until the next move, and the number of updates."""
+  """Sums of steps since the last move, and the number of updates."""
 
   __slots__ = ()
   merge_rules = dict(num_updates=merging.largest)
@@ -66,16 +66,17 @@ def relative_gradient(gain=4.0):
     C     <- C exp((1 + t / sqrt(B))^-0.6 scale_force)
 
   The criterion gives `scale_force`. For the generalized speed measure it is the
-  mean acceptance minus its target, or a smaller number that the entropy gives.
-  If moves of C cost more than steps of the chains (large d, few chains), up to
-  16 small moves are summed and made at once. The structure's `move` bounds the
-  first line so that C stays invertible. All quantities are dimensionless, so
-  that a rescaled target gives a rescaled C.
+  mean acceptance minus its target. With the rule `'constraint'`, the slope of
+  the entropy may replace it. If moves of C cost more than steps of the chains
+  (large d, few chains), up to 16 small moves are summed and made at once. The
+  structure's `move` bounds the change of shape so that C stays invertible. All
+  quantities are dimensionless, so that a rescaled target gives a rescaled C.
 
   Args:
-    gain: k of the rate rho_t = min(1/2, k / (t + delay)), at least 1; the delay
-      follows from the numbers of params and of chains (`linear/schedule`). A
-      larger gain reaches far scales sooner, and a smaller gain has less noise.
+    gain: k, at least 1, of the rate rho_t = min(1/2, k / (t + delay)). The
+      delay follows from the numbers of params and of chains
+      (`linear/schedule`). A larger gain reaches far scales sooner, and a
+      smaller gain has less noise.
 
   Returns:
     An `interfaces.Optimizer`.
@@ -138,7 +139,7 @@ def relative_gradient(gain=4.0):
 
 @shown.remembers_call
 def rmsprop(learning_rate, decay=0.9):
-  """Builds the paper's RMSProp, an ascent step on the raw params.
+  """Builds RMSProp as in the reference, an ascent step on the raw params.
 
     G <- decay G + (1 - decay) grad^2,   G_0 = grad_0^2
     params <- params + learning_rate grad / (1 + sqrt(G))

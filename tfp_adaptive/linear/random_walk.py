@@ -123,7 +123,7 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
       name: Prefix of the names of bootstrap ops.
 
     Raises:
-      ValueError: If the signature of the target does not fit.
+      ValueError: If a number or the signature of the target is not allowed.
     """
     super().__init__(
       target_log_prob_fn,
@@ -170,14 +170,14 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
     )
 
   def init_replay_cache(self, proposed_results):
-    """Returns the gradient at the current state; 0 means not known."""
+    """Returns 0, which means that the gradient at the state is not known."""
     return tf.zeros_like(proposed_results.noise)
 
   def replay(self, cache, previous, proposed, proposed_state, mh_results):
     """Returns the step just taken as a function of the scale factor.
 
-    It evaluates the gradient at the proposal, which the step did not need. The
-    gradient at the current state is that of the last accepted proposal.
+    The replay evaluates the gradient at the proposal, which the step did not
+    need. The gradient at the current state is cached.
     """
     num_chain_dims = ps.rank(previous.target_log_prob)
     _, grads = state_parts.value_and_gradient(
@@ -192,7 +192,7 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
     balance = _balance(ratio, grad_x, grad_y)
 
     def change_along(factor, grads):
-      # g . C e is computed as (C^T g) . e, less its value.
+      # g . C e minus its value, computed as (C^T g) . e.
       pull = proposed.step_size * factor.apply_adjoint(grads)
       return self.event_sum((pull - tf.stop_gradient(pull)) * proposed.noise)
 
@@ -218,17 +218,19 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
 def _balance(ratio, grad_x, grad_y):
   """Returns v with E[v e^T] = 0 that cancels most noise of 1{r < 0} g(y) e^T.
 
-  The noise is the part g(x) e^T. In whitened units, with steps of size
-  l / sqrt(d), the noise has entries of size l / sqrt(d), and the mean has
-  entries of size l^2 / d. With the logistic function sigma,
+  1{r < 0} g(y) e^T is the gradient of min(0, r) in C. Most of its noise is that
+  of g(x) e^T. In whitened units, with steps of size l / sqrt(d), this noise has
+  entries of size l / sqrt(d), and the mean has entries of size l^2 / d. With
+  the logistic function sigma,
 
     v = sigma(r) (g(y) - g(x)) / 2 - sigma(-r) g(x)
       = sigma(r) (g(x) + g(y)) / 2 - g(x).
 
   E[v e^T] is 0 in the stationary chain. A swap of x and y turns e into -e and r
-  into -r, and multiplies the density by e^r. This gives
+  into -r, and multiplies the density of (x, y) by exp(r). This gives
   E[sigma(r) (g(x) + g(y)) e^T] = 0, and E[g(x) e^T] = 0 as well. Near r = 0,
-  1{r < 0} g(y) + v has only differences g(y) - g(x), on average.
+  where 1{r < 0} is 1/2 on average, the mean of 1{r < 0} g(y) + v is a multiple
+  of g(y) - g(x).
   """
   accept = tf.sigmoid(ratio)[..., tf.newaxis]
   is_known = tf.reduce_any(grad_x != 0.0, axis=-1, keepdims=True)

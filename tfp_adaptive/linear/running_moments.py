@@ -4,8 +4,8 @@
   V <- (1 - w) (V + w (mean_k delta_k)^2) + w Var_k delta_k
 
 Here x_k are the rows of K chains at one step, and w is the weight of the step.
-m and V are the mean and covariance over all steps so far, with more weight on
-later steps.
+m is the mean over all steps so far, and V the covariance or the variances. The
+weights of earlier steps decay.
 """
 
 import collections
@@ -45,7 +45,7 @@ def start(rows, is_finite, dense=False):
   Args:
     rows: [K, d], zero where not finite.
     is_finite: [K, 1] bool.
-    dense: Whether the spread is a covariance [d, d], or variances [d].
+    dense: Whether V is a covariance [d, d], instead of variances [d].
   """
   zeros = tf.zeros_like(rows[0])
   return Moments(

@@ -1,13 +1,13 @@
 """Finds a first scale in the chain's own first steps.
 
 The scale doubles after a step whose mean acceptance is above the target, and
-else halves. The search ends when the acceptance crosses the target. It starts
-at
+halves after any other step. The search ends when the acceptance crosses the
+target. It starts with trajectories of length
 
   sqrt(d) / rms over chains of |g(x)|,
 
 which has the units of the state, and is exact for an isotropic Gaussian.
-Without gradients it starts at 1. The search makes no target call of its own,
+Without gradients the length is 1. The search makes no target call of its own,
 because each trial is an ordinary step of the chain.
 """
 
@@ -48,7 +48,7 @@ class ScaleSearch(
 
   @classmethod
   def merged(cls, parts, before):
-    """Returns a search at the mean log scale, over if a shard's is over."""
+    """Returns a search at the mean log scale; it is over if any search is."""
     del before
     logs = [tf.math.log(part.scale) for part in parts]
     return cls(
@@ -89,7 +89,7 @@ def begin(proposal, inner_results):
 def start(dtype, flat_grads=None, num_steps=1):
   """Returns a search from the scale that gradients [chains..., d] suggest.
 
-  A trajectory of `num_steps` steps is then as long as that scale.
+  Its first trajectory, of `num_steps` steps, is as long as this scale.
   """
   scale = tf.ones([], dtype)
   if flat_grads is not None:

@@ -1,9 +1,10 @@
 """Learning rates of the covariance that need no tuning.
 
-  rho_t = min(1/2, 4 / (t + 8 (1 + p / d) / B))
+  rho_t = min(1/2, k / (t + 2 k (1 + p / d) / B))
 
-with p params, d coordinates and B chains. rho_t falls as 1 / t, which averages
-Newton steps. The delay is the number of steps whose gradients p params need.
+with the gain k = 4, p params, d coordinates and B chains. rho_t falls as 1 / t,
+which averages Newton steps. Within p / (d B) steps, the chains compute as many
+entries of gradients as there are params.
 """
 
 import tensorflow as tf
@@ -38,8 +39,8 @@ def update_period(problem):
   """Returns how many gradients are summed before the factor moves, [] float.
 
   A move of a dense factor costs d^3, and a step of B chains a few times B d^2.
-  With few chains, moves are expensive, but rates are small. A sum of
-  p / (d B) steps then moves the covariance by at most a half.
+  With few chains, moves are relatively expensive, but rates are small. The
+  rates of p / (d B) steps sum to at most 1/2.
   """
   num_chains = tf.cast(problem.num_chains, problem.dtype)
   period = tf.floor(_params_per_coordinate(problem) / num_chains)

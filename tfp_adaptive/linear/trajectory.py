@@ -106,8 +106,8 @@ def run(value_and_gradient, factor, start, num_steps):
     num_steps: L, [] int32 or int, at least 1.
 
   Returns:
-    The last `Point`, its velocity after the last half kick, and the
-    `Trajectory`. Neither of them can be differentiated.
+    The last `Point`, with the velocity after the last half kick, and the
+    `Trajectory`. For derivatives in C use `change`.
   """
   num_steps = tf.convert_to_tensor(num_steps)
   middle = num_steps // 2
@@ -176,10 +176,10 @@ def curvature_weight(num_steps, dtype):
 
 
 def change(factor, step, event_sum):
-  """Returns x_L - x, log pi(x_L) and the log ratio.
+  """Returns x_L - x, log pi(x_L) and the log ratio as functions of C.
 
-  The last two are up to a constant. All gradients of the trajectory are held
-  constant.
+  The last two are up to a constant. All gradients g_i of the trajectory are
+  held constant.
 
     x_L = x + C (L v + C^T (Xi + L/2 g_0)),   w_L = v + C^T ((g_0 + g_L)/2 + S)
 

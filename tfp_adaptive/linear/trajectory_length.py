@@ -11,20 +11,20 @@ and after a step. A chain of steps of random length has
 
     e_i(a, b) = (1 - r_i) / (1 + r_i) / ((a + b) / 2),  r_i = mean_{a..b} r_i(l)
 
-effective draws per gradient, exactly so for a Gaussian. The chosen a and b have
-the largest mean of e_i of order -16 over all i. This mean is nearly the least
+effective draws per gradient, exactly so for a Gaussian. The chosen a and b
+maximize the power mean of order -16 of all e_i. This mean is nearly the least
 e_i, so that a slow function counts more than many fast functions. Learning
 costs no gradient.
 
-The functions are x and its bounded square around the mean. With x alone, the
-best trajectory would be half a period, which never changes the energy. A range
-starts at a = 1, or at the first number above b / 2. For b > 2 a range has
-several lengths, because one length would hit the period of some direction. The
-range 2, ..., 2 is allowed. If two steps are half a period, this range has a low
-score because of the squares.
+The functions f_i are every coordinate and its bounded square around the mean.
+With the coordinates alone, the best trajectory would be half a period, which
+never changes the energy. A range starts at a = 1, or at the first number above
+b / 2. For b > 2 a range has several lengths, because one length would hit the
+period of some direction. The range 2, ..., 2 is allowed. If two steps are half
+a period, this range has a low score because of the squares.
 
-For a proposal with a map f, x is z = f^-1(q), where its trajectories run. There
-the distribution is nearly normal, and its tails are light.
+For a proposal with a map f, x stands for z = f^-1(q), where the trajectories
+run. There the distribution is nearly normal and has light tails.
 
 Sources: Pasarica and Gelman (2010), https://www.jstor.org/stable/24308995, for
 expected squared jumps; Hoffman, Radul and Sountsov (2021),
@@ -51,7 +51,7 @@ __all__ = [
   'start',
 ]
 
-_GAIN = 2.0  # How fast the past is forgotten, as in the moments.
+_GAIN = 2.0  # How fast the past is forgotten; 1 would weigh all steps equally.
 _LARGEST_SQUARE = 9.0  # Bound of the squares, in variances.
 _ORDER, _COARSE_ORDER = 16, 4
 _PRIOR_PAIRS = 10.0  # Weight of the mean over coordinates in a mean jump.
@@ -89,8 +89,8 @@ class Lengths(
     moments: `running_moments.Moments` of states.
     means: Means of the functions of the states, [2, d].
     squares: Means of the squared functions, [2, d].
-    weights: Weights of the trajectories of each length, [n].
-    jumps: Weighted sums of half of the mean squared jumps, [n, 2, d].
+    weights: Sum of the weights of the trajectories of each length, [n].
+    jumps: Weighted sums of half the mean squared jumps, [n, 2, d].
   """
 
   __slots__ = ()
@@ -169,7 +169,7 @@ def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
   )
   jump = tf.reduce_mean(jumps, axis=1)
   weight *= tf.cast(share > 0.0, rows.dtype)
-  # Later steps count more, so that the first ones are forgotten.
+  # Later steps count more, so that the first steps are forgotten.
   age = time * tf.one_hot(
     num_steps - 1, lengths.weights.shape[0], dtype=rows.dtype
   )
@@ -221,7 +221,7 @@ def choose(lengths, event_sum, step, num_adaptation_steps, settled):
 
 
 def num_steps_settled(step, num_adaptation_steps):
-  """Returns the steps since the range became final, negative before.
+  """Returns the number of steps since the range became final; else negative.
 
   Args:
     step: Adapting steps taken, [] int32.
@@ -252,7 +252,7 @@ def rates(correlations, fewest, most):
 
 
 def _best(lengths, event_sum):
-  """Returns the best range, [2] int32, and whether there is one."""
+  """Returns the best range, [2] int32, and whether any range has a score."""
   fewest, most = _ranges(lengths.weights.shape[0])
   variance = lengths.squares - lengths.means**2
   # Coordinates that never move are left out.
@@ -290,9 +290,10 @@ def _best(lengths, event_sum):
 
 
 def _scores(rates_of_ranges, is_alive, event_sum):
-  """Returns the inverse mean of order -16 up to a constant, [num_ranges].
+  """Returns the inverse power mean of e_i up to a constant, [num_ranges].
 
-  Rates are divided by their mean of order -4, so that no power overflows.
+  Its order is -16. The e_i are first divided by their power mean of order -4,
+  so that no power overflows.
   """
   inverse = tf.where(is_alive, 1.0 / rates_of_ranges, 0.0)
   unit = event_sum(tf.reduce_sum(inverse**_COARSE_ORDER, axis=1))

@@ -1,4 +1,4 @@
-"""Samplers of several modes, whose temperatures are learned.
+"""A sampler for targets with several modes, which learns temperatures.
 
 Symbols in this folder:
 

@@ -6,8 +6,8 @@ min(1, exp(r)),
 
   r = (b_j - b_k) (l(x_k) - l(x_j)).
 
-Even pairs and odd pairs alternate, so that a state keeps its direction. With
-random pairs a state would diffuse.
+Even pairs (0, 1), (2, 3), ... and odd pairs (1, 2), ... alternate, so that a
+state keeps its direction. With random pairs a state would diffuse.
 
 Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
 parallel tempering, https://arxiv.org/abs/1905.02939.
@@ -64,7 +64,7 @@ class Journeys(collections.namedtuple('Journeys', ['is_hot', 'num_restarts'])):
   Attributes:
     is_hot: Whether the state took a step at the last replica after it was at
       the first, [num_replicas, chains...] bool.
-    num_restarts: States that came from the last replica to the first one,
+    num_restarts: How many states came from the last replica to the first one,
       [chains...] int32.
   """
 
@@ -129,9 +129,9 @@ def exchange(step, inverse_temperatures, carried, log_ratio, seed):
     seed: [2] int32.
 
   Returns:
-    `carried` after the exchange; the share of rejections of each pair, 0 for
-    pairs that did not try; and 1 for pairs that tried, else 0. The last two are
-    [num_replicas - 1].
+    `carried` after the exchange, and two values for each pair of neighbors,
+    [num_replicas - 1]: the share of rejections, and 1. Both are 0 for pairs
+    that did not try.
   """
   num_replicas = inverse_temperatures.shape[0]
   propose = tfp.mcmc.even_odd_swap_proposal_fn(1.0)
@@ -203,12 +203,12 @@ def arrive(journeys):
 
 
 def exchange_all(results, seed):
-  """Returns results after the exchanges of a step, which need no gradient.
+  """Returns results after the exchanges of a step.
 
   There are as many passes as replicas, or one more, so that a state can go from
   one end to the other. Two replicas make one pass, because a second pass would
   undo the first. Passes exchange only the numbers of states. At the end the
-  states are put into the order of the numbers.
+  states are put into the order of the numbers. No gradient is computed.
   """
   num_replicas = results.inverse_temperatures.shape[0]
   num_turns = 1 if num_replicas == 2 else 2 * -(-num_replicas // 2)

@@ -80,8 +80,8 @@ def replica_exchange(
     reference: p_ref, a prior or another density that is easy to sample: a
       `tfd.Distribution` of the state, or a log density up to a constant, called
       like the target. A distribution gives independent draws in the last
-      replica, each for one gradient. Where p_ref is zero and the target is not,
-      the first replica makes no exchanges.
+      replica, at one gradient each. At states where p_ref is zero and the
+      target is not, the first replica makes no exchanges.
     min_inverse_temperature: The last inverse temperature, in (0, 1), or 0 with
       a reference; by default 0 with a reference, else 0.01.
     name: Prefix of op names.
@@ -124,9 +124,9 @@ class ReplicaExchange(kernel_base.Kernel):
   """Steps every replica, exchanges neighbors, adapts the temperatures.
 
   Results are `ReplicaExchangeResults`. A step costs one step of each replica's
-  sampler, and one gradient of the reference at the end of each of these steps,
-  which `cost_at` does not count. A replica at b = 0 adds a gradient of the
-  target. If this replica samples the reference directly, it makes no step.
+  sampler, and then one gradient of the reference for each replica, which
+  `cost_at` does not count. A replica at b = 0 adds a gradient of the target. It
+  makes no step if it draws from the reference.
   """
 
   is_calibrated = True
@@ -391,7 +391,7 @@ class ReplicaExchange(kernel_base.Kernel):
     )
 
   def _finished(self, results):
-    """Returns results whose log densities are at their temperatures."""
+    """Returns results with log densities at the present temperatures."""
     log_prob, grads = exchange.at(
       results.inverse_temperatures, results.densities
     )

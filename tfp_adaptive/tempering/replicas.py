@@ -53,7 +53,7 @@ def log_prob_of(reference):
 
 
 def is_law(reference):
-  """Returns whether a reference can be drawn from."""
+  """Returns whether a reference is a distribution, which gives draws."""
   return isinstance(reference, tfp.distributions.Distribution)
 
 
@@ -101,8 +101,8 @@ def _called(function, has_gradient, parts, named):
 def densities(reference_log_prob_fn, inverse_temperature, state, results):
   """Returns `exchange.Densities` of one replica, without its leading axis.
 
-  The results have b log pi + (1 - b) log p_ref. log p_ref is evaluated, and
-  log pi follows from both.
+  The results have b log pi + (1 - b) log p_ref. log p_ref is evaluated again,
+  and log pi is computed from these two values.
 
   Args:
     reference_log_prob_fn: log p_ref, or `None`.
@@ -288,7 +288,7 @@ def check_reference(reference):
 
 
 def check_kernel(kernel):
-  """Refuses samplers whose results have fields that no exchange updates."""
+  """Refuses a kernel that cannot sample a replica."""
   kernels = stack.kernels(kernel)
   proposal, name = kernels[-1], type(kernels[-1]).__name__
   is_ours = isinstance(proposal, kernel_base.Kernel)

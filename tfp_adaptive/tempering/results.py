@@ -41,10 +41,10 @@ class ReplicaExchangeResults(
     densities: `Densities` of target and reference at the states.
     journeys: `Journeys`.
     inverse_temperatures: b, [num_replicas].
-    rejections: Sums of the rejected shares over all passes since b was set,
-      [num_replicas - 1].
-    num_exchanges: Passes in which a pair tried, since b was set,
-      [num_replicas - 1].
+    rejections: Share of rejected exchanges of each pair of neighbors, summed
+      over all passes of exchanges since b was set, [num_replicas - 1].
+    num_exchanges: Number of passes since b was set in which each pair tried an
+      exchange, [num_replicas - 1].
     step: Steps taken, [] int32.
     seed: [2] int32.
   """
@@ -83,7 +83,7 @@ class ReplicaExchangeResults(
 
   @property
   def num_restarts(self):
-    """States that came from the last replica to the first, [chains...]."""
+    """How many states came from the last replica to the first, [chains...]."""
     return self.journeys.num_restarts
 
 

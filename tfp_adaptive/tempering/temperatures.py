@@ -7,8 +7,8 @@ barrier between 1 and b_k is
 
 Up to terms of third order in the distances, Lambda does not depend on the
 temperatures in between. The best temperatures have equal steps of Lambda, so
-that all exchanges are rejected equally often. Between two old temperatures b is
-interpolated geometrically, and between a temperature and 0 by a fourth power.
+that all exchanges are rejected equally often. Between two old values, b is
+interpolated geometrically; between a value and 0, by a fourth power.
 
 Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
 parallel tempering, https://arxiv.org/abs/1905.02939, sections 4.2 and 5.
@@ -65,10 +65,10 @@ def equalize(inverse_temperatures, rejection_rates):
 
 
 def round_ends(num_adaptation_steps):
-  """Returns the last steps of rounds of doubling length.
+  """Returns the last step of each round of the temperatures.
 
-  The last round ends in the middle of the adaptation, so that the samplers have
-  time to adapt to the final temperatures.
+  Each end is twice the end before. The last round ends in the middle of the
+  adaptation, so that the samplers have time to adapt to the final temperatures.
   """
   ends = []
   end = num_adaptation_steps // 2

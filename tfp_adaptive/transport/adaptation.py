@@ -1,9 +1,9 @@
 """Fits a map to pairs of states and gradients that the chains have visited.
 
 Every step adds the states x of the chains, and the gradients g there, to a
-history of a fixed size that prefers later pairs. At steps that double, the map
-is fitted to the history by the least Fisher divergence. Fits run on the host,
-between two blocks of steps (`core.block_fits`), and make no target call.
+history of a fixed size that prefers later pairs. After steps 32, 64, 128, ...
+the map is fitted to the history by the least Fisher divergence. Fits run on the
+host, between two blocks of steps (`core.block_fits`), and make no target call.
 
 Source: the divergence is that of Seyboldt, Carlson and Carpenter (2026),
 https://arxiv.org/abs/2603.18845.
@@ -120,7 +120,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     return [fits.digest(), self.proposal.transport.fit]
 
   def bootstrap_results(self, init_state):
-    """Starts like the base class; raises an error if no fit is promised."""
+    """Starts like the base class; refuses drivers that make no fits."""
     block_fits.check_promised(self)
     return super().bootstrap_results(init_state)
 

@@ -85,7 +85,7 @@ def transport_adaptive_hamiltonian(
     hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
       targets that are costly or cannot be differentiated twice; not used for a
       fitted map.
-    step_size: Step size in z; leave it to the adaptation.
+    step_size: First step size in z; the adaptation changes it, or scales f.
     max_num_leapfrog_steps: Largest number that may be learned; 32 by default.
     keep_momentum: See `fisher_divergence_hamiltonian`; not for a map learned by
       gradient.
@@ -159,7 +159,7 @@ class UncalibratedTransportedHamiltonian(
   With F(z) = Df(z)^T g(f(z)) + grad log |det Df(z)|:
 
     w <- v + 1/2 s F(z)
-    L times:  z <- z + s w;   w <- w + s F(z)   (half of it the last time)
+    L times:  z <- z + s w;   w <- w + s F(z)   (with s / 2 the last time)
     log ratio = log pi(q_L) - log pi(q) - 1/2 (|w_L|^2 - |v|^2)
                 + log |det Df(z_L)| - log |det Df(z)|,    q_L = f(z_L)
 
@@ -190,10 +190,10 @@ class UncalibratedTransportedHamiltonian(
       num_leapfrog_steps: L, a positive int, or a pair (fewest, most), from
         which every step draws one number for all chains. Pairs are for fitted
         transports, because a replay needs one length.
-      step_size: Step size in z. The scale of f is learned instead.
+      step_size: Step size in z. Adaptation by gradient scales f instead.
       hessian_product: `'autodiff'` (exact, about three gradients each) or
         `'finite_difference'` (one gradient each), for the proposal's entropy.
-      num_fixed_terms: Fewest terms of the series of log det.
+      num_fixed_terms: Fewest terms of the series of log det (I + D).
       max_num_leapfrog_steps: Bound of a pair that an adaptation learns; `None`
         if L is not learned.
       experimental_shard_axis_names: Must be `None`: f needs the whole state.
@@ -254,7 +254,7 @@ class UncalibratedTransportedHamiltonian(
     return dict(log_scale=tf.reduce_mean(tf.math.log(scales)))
 
   def cost(self, adapting, mean_num_steps=None):
-    """Returns the mean cost of a step; `mean_num_steps` is the learned mean."""
+    """Returns the mean cost of a step, at the mean L if L is learned."""
     steps = mean_num_steps or self.mean_num_steps
     products = gradients = 0.0
     if adapting and steps > 1 and self.transport.fit is None:
@@ -309,7 +309,7 @@ class UncalibratedTransportedHamiltonian(
 
     Gradients of the target along the trajectory are held constant, and f is
     differentiated. The energy error then needs no target call. The entropy, a
-    series of N terms, adds N + 1 Hessian products at the middle.
+    series of N terms, adds N + 1 Hessian products at the midpoint.
     """
     xla_gradients.register()
     num_chain_dims = ps.rank(previous.target_log_prob)
@@ -327,7 +327,7 @@ class UncalibratedTransportedHamiltonian(
     estimated = self._estimate(
       previous, proposed, proposed_state, middle, kappa
     )
-    # For a chain that diverged, the entropy has only the volume of f.
+    # The entropy of a chain that diverged is log |det Df| alone.
     estimated = estimated and curvature.keep(is_finite, estimated)
 
     def transition(factor):
@@ -367,7 +367,7 @@ class UncalibratedTransportedHamiltonian(
     return 0 if self.transport.fit else self.num_leapfrog_steps
 
   def _estimate(self, previous, proposed, proposed_state, middle, kappa):
-    """Returns the estimate of log det(I + D) at the middle; None for L = 1."""
+    """Returns the estimate of log det(I + D) at the midpoint, None if L = 1."""
     if self.num_leapfrog_steps == 1:
       return None
     return curvature.estimate(
@@ -407,7 +407,7 @@ _HAMILTONIANS = (
 
 
 def _keep_finite(proposed, log_accept_ratio):
-  """Returns which chains did not diverge, and the step, 0 for the others.
+  """Returns which chains did not diverge, the trajectory and the noise.
 
   A chain that diverged is replayed as a chain at rest in a flat target.
   """

@@ -43,7 +43,7 @@ def as_learned(transport):
 
 
 def check_fitted(criterion, optimizer):
-  """Refuses a criterion or an optimizer, which no fitted transport uses."""
+  """Refuses a criterion or an optimizer: a fitted transport uses none."""
   if criterion is not None or optimizer is not None:
     raise ValueError(
       'This transport is fitted to pairs of states and gradients: it takes no '
@@ -63,7 +63,7 @@ def check_momentum(transport, keep_momentum):
 
 
 def check_one_length(transport, num_leapfrog_steps, max_num_leapfrog_steps):
-  """Refuses lengths that differ for a map that is learned by gradient."""
+  """Refuses a range of lengths if the map is learned by gradient."""
   if transport.fit is not None:
     return
   given = [f'`num_leapfrog_steps={num_leapfrog_steps!r}`']

@@ -4,7 +4,8 @@
   K = Df^T H Df + Hessian of phi,   phi(z) = -g . f(z) - log |det Df(z)|
 
 Here kappa = (L^2 - 1) / 6. g is the gradient of log pi and H the Hessian of U
-at q = f(z). g and H do not change with f. All rows are [chains..., d].
+at a constant q = f(z). If f changes, g and H stay the same, and z moves. All
+rows are [chains..., d].
 
 Source: Hirt, Titsias and Dellaportas (2021), Appendix C,
 https://arxiv.org/abs/2110.14625.
@@ -44,8 +45,8 @@ def estimate(
     *drawn: N and its series, as in `log_det.estimate`.
 
   Returns:
-    A `log_det.LogDetEstimate`, whose `hessian_*` fields have two joined rows:
-    the product with K, and H Df times the row.
+    A `log_det.LogDetEstimate`. Its `hessian_*` fields are two products of a
+    row, joined to [chains..., 2 d]: with K and with H Df.
   """
   event_size = probe.shape[-1]
   z = bijector_fn().inverse(point.position)
@@ -112,7 +113,7 @@ def log_jacobian(bijector_fn, point, estimated, kappa, step_size):
 
 
 def product(bijector_fn, hessian_product, z, gradient, rows, sizes):
-  """Returns K rows and H Df rows at z; f is constant."""
+  """Returns the products of rows with K and with H Df, for constant f."""
   # Df^T row is linear in the row, and its derivative gives the product with Df.
   any_row = tf.zeros_like(rows)
   with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
@@ -128,8 +129,8 @@ def product(bijector_fn, hessian_product, z, gradient, rows, sizes):
 def bilinear(bijector_fn, point, left, right, pushed_left, pushed_right):
   """Returns numbers whose derivative in f is that of left^T K right.
 
-  q, its gradient and H are constant, and z = f^-1(q) follows f. `pushed_left`
-  is H Df left, and `pushed_right` is H Df right. The numbers are [chains...].
+  q, g and H are constant, and z = f^-1(q) moves with f. `pushed_left` is
+  H Df left, and `pushed_right` is H Df right. The numbers are [chains...].
   """
   z = bijector_fn().inverse(point.position)
   with tf.GradientTape(watch_accessed_variables=False) as tape:

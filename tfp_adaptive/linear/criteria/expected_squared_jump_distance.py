@@ -29,7 +29,7 @@ _SMOOTHING = 0.99  # Weight of the past in the moving mean.
 class JumpDistanceState(
   collections.namedtuple('JumpDistanceState', ['moving_distance', 'is_first'])
 ):
-  """State of the criteria of jump distance.
+  """State of the criteria that measure the jump distance.
 
   Attributes:
     moving_distance: Exponentially weighted mean of the squared jump distance,

@@ -2,8 +2,8 @@
 
   F = E[ min(0, log_accept_ratio) ] + beta ( H[q] - gamma h(|mu|) )
 
-H[q] is the entropy of the proposal. The penalty h, of weight gamma, is for
-Hamiltonian proposals, where mu is the largest eigenvalue of D.
+H[q] is the entropy of the proposal. The penalty h with weight gamma is for
+Hamiltonian proposals, where mu is the largest eigenvalue of D (see `penalty`).
 
 Sources: Titsias and Dellaportas (2019), equations 3-6 and Algorithm 1,
 https://arxiv.org/abs/1911.01373; for the penalty h of Hamiltonian proposals,
@@ -90,21 +90,22 @@ def generalized_speed_measure(
 
   * `'balance'`, for optimizers on tangents: beta follows the weight at which
     the derivative of F in the log scale is 0. The optimizer increases the scale
-    while the acceptance is above its target, and else decreases the scale. The
+    while the acceptance is above its target, and decreases it otherwise. The
     scale settles without oscillation.
   * `'constraint'`, for optimizers on tangents: the entropy alone is maximized,
-    under the constraint that the acceptance reaches its target. Hamiltonian
-    proposals of two steps or more have a scale of greatest entropy in each
-    direction, about a quarter of a period. This scale sets the shape without
-    the noise of the energy error. The scale stays smaller if the acceptance
-    would otherwise miss its target.
+    under the constraint that the acceptance reaches its target. In each
+    direction, a Hamiltonian proposal of two steps or more has the greatest
+    entropy if its trajectory is about a quarter of a period. The shape is
+    therefore found without the noise of the energy error. The scale stays
+    smaller if the acceptance would otherwise miss its target.
   * `'acceptance'`, the papers' Algorithm 1: beta follows the acceptance, and
     the scale follows beta:
 
       beta <- beta (1 + rate (mean accept prob - target_accept_prob))
 
-  The first two rules bound the influence of one chain with |mu| > 1. They
-  divide the gradients of its log det (I + D) and penalty by |mu|^2.
+  The first two rules bound the influence of one chain. If |mu| > 1, where mu is
+  the largest eigenvalue of its D (see `interfaces.Transition`), they divide the
+  gradients of its log det (I + D) and penalty by |mu|^2.
 
   The entropy of a chain that diverged counts with a negative sign. The scale
   therefore cannot grow while all chains diverge.
@@ -115,12 +116,12 @@ def generalized_speed_measure(
     init_entropy_weight: First beta of the rule `'acceptance'`, positive.
     entropy_weight_rate: Rate of beta per step of the rule `'acceptance'`.
     min_entropy_weight: Lower bound of beta; by default 1e-4 for the rule
-      `'acceptance'` (the paper's) and 1e-10 for the others. With
-      `bound_log_ratio` it is (1 - target_accept_prob) / 2 d at least.
+      `'acceptance'`, as in the papers, and 1e-10 for the others. With
+      `bound_log_ratio` it is at least (1 - target_accept_prob) / (2 d).
     max_entropy_weight: Upper bound of beta.
-    use_accept_flag: Whether acceptance is the decision (the paper's Algorithm
-      1) rather than min(1, exp(log_accept_ratio)), which has the same mean and
-      less noise.
+    use_accept_flag: Whether the acceptance of a chain is its decision, 0 or 1,
+      as in the papers. By default it is min(1, exp(log_accept_ratio)), which
+      has the same mean and less noise.
     penalty_threshold: delta, in (0, 1). The penalty h(|mu|) of a Hamiltonian
       proposal is positive if |mu| > delta. By default there is no penalty.
     penalty_weights: Bounds of gamma, the weight of the penalty, which starts at
@@ -128,7 +129,8 @@ def generalized_speed_measure(
     penalty_rate: Relative rate of gamma per step.
     bound_log_ratio: Whether to replace min(0, r) by 3 atan(min(0, r) / 3). A
       chain in a region too narrow for the step then does not outweigh the
-      others. The proposal's control variates must fit, as MALA's do.
+      others. Use it for proposals whose control variates have the same bound,
+      such as MALA.
 
   Returns:
     An `interfaces.Criterion`.
@@ -270,10 +272,10 @@ class _Measure(NamedTuple):
   def bounds(self, problem):
     """Returns the least and the greatest beta.
 
-    Steps are divided by beta. With bounded ratios, a batch far beyond the bound
-    has almost no slope, and beta would vanish. In equilibrium beta is
-    2 E[-min(0, r)] / d, at least 2 (1 - accept) / d. The lower bound is a
-    quarter of 2 (1 - accept) / d.
+    Steps are divided by beta, which must not vanish. Bounded ratios have almost
+    no slope if they are all far beyond the bound, and beta follows the slope.
+    In equilibrium beta is 2 E[-min(0, r)] / d, which is at least
+    2 (1 - accept) / d. The lower bound is a quarter of this.
     """
     lower, upper = self.weight_bounds
     if self.bound_log_ratio:
@@ -286,7 +288,8 @@ def default_rule(optimizer, relative='balance'):
   """Returns the rule of beta that goes with an `interfaces.Optimizer`.
 
   Args:
-    optimizer: The optimizer. On raw params there are no slopes to balance.
+    optimizer: The optimizer. If it works on raw params, it has no slopes to
+      balance.
     relative: The rule for optimizers on tangents.
   """
   return relative if optimizer.is_relative else 'acceptance'

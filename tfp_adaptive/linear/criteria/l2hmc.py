@@ -2,7 +2,8 @@
 
   F = alpha |y - x|^2 / lambda - lambda / (alpha |y - x|^2)
 
-lambda is a moving average of the jump distance, and there is no burn-in term.
+lambda is a moving mean of alpha |y - x|^2, with alpha = min(1, exp(r)). The
+burn-in term of Levy et al. is left out.
 
 Sources: Levy, Hoffman and Sohl-Dickstein (2018), Generalizing Hamiltonian Monte
 Carlo with neural networks, equation 8, https://arxiv.org/abs/1711.09268; for

@@ -1,15 +1,16 @@
 """A penalty on large eigenvalues of the Jacobian of a Hamiltonian proposal.
 
   h(x) = 0 below delta,  (x - delta)^2 up to 1 + delta,  2 x - 2 delta - 1 above
-  gamma <- clip(gamma (1 + rate (min(h(|mu|), 1) - slack)))
+  gamma <- clip(gamma (1 + rate (min(mean of h(|mu|), 1) - slack)))
 
-mu is the largest eigenvalue of D, and gamma is the weight of the penalty. The
-linear branch has slope 2, like the quadratic branch at 1 + delta. (Appendix A.2
-of the paper prints slope (delta_2 - delta)^2 = 1.)
+mu is the largest eigenvalue of D, gamma is the weight of the penalty, and delta
+is its threshold. The mean is over chains. The linear branch has slope 2, like
+the quadratic branch at 1 + delta. (Appendix A.2 of the paper prints slope
+(delta_2 - delta)^2 = 1.)
 
 The gradients of log det (I + D) and of h grow with the curvature. One chain in
 a narrow region, with |mu| far above 1, would outweigh all others and shrink the
-proposal to nothing. Except under the papers' rule, a chain has the weight
+proposal to nothing. Except with rule `'acceptance'`, a chain has the weight
 
   w(|mu|) = 1 / max(1, |mu|)^2,
 
@@ -67,7 +68,7 @@ def eigenvalue_penalty(threshold, weights, rate, slack, bound_influence=False):
     threshold: delta, in (0, 1); a smaller |mu| costs nothing.
     weights: Bounds of gamma, which starts at the lower bound.
     rate: Relative rate of gamma per step.
-    slack: Mean penalty below which gamma falls; with 0 it only rises.
+    slack: Mean of h below which gamma falls; with 0, gamma only rises.
     bound_influence: Whether to weigh chains by w, and to count at most 1 for
       each chain in the move of gamma.
 

@@ -1,31 +1,28 @@
 """Conditional Gaussians: normal given a few coordinates, the drivers.
 
-Let w = (x - m) / e by coordinate, D the indices of k drivers, u = w_D, and R
-the other indices:
+Let w = (x - m) / exp(l) by coordinate, D the indices of k drivers, u = w_D, and
+R the other indices:
 
     w_R = P(u)^-1 h(u) + L(u)^-T y_R,   w_D = y_D,   P = L L^T,   y = C z,
     P(u) = sum_t exp(b_t.u) P_t,
     h(u) = sum_t exp(b_t.u) (h_t + H_t u) + u^T Q u
 
 Each of T matrices P_t is diagonal or tridiagonal, and positive semi-definite.
-The map is a bijection for any params, and costs O(d k (T + k)) besides C. Means
-of hierarchies, likelihoods and random walks with unknown scales have this form,
+The map is a bijection for any params, and costs O(d k (T + k)) besides C.
+Hierarchies, likelihoods and random walks with unknown scales have this form,
 and so do bent ridges. A prior of scale exp(u) gives a term with exponent -2,
 and a normal likelihood gives a term with exponent 0.
 
-The map is fitted to pairs of a state x and the gradient g of the log density
+The map is fitted to pairs of a state and the gradient g of the log density in w
 there. If w_R is normal given the drivers, every pair has
 
     g_R = h(u) - P(u) w_R.
 
 Linear regressions then find the terms without noise, even if chains have not
 visited the whole posterior. Drivers and exponents are those with the least loss
-on held-out pairs. Then C is fitted to y by the least Fisher divergence.
-`fits.conditional` and `fits.search` make these fits in NumPy, between blocks of
-steps.
-
-Source: the divergence is that of Seyboldt, Carlson and Carpenter (2026),
-https://arxiv.org/abs/2603.18845.
+on held-out pairs. Then C is fitted to y by the least Fisher divergence
+(`linear.fisher_divergence`). `fits.conditional` and `fits.search` make these
+fits in NumPy, between blocks of steps.
 """
 
 import collections

@@ -27,20 +27,9 @@ class Natural(
     ],
   )
 ):
-  """Params in units x = m + exp(l) w, T terms, k drivers.
+  """Params of a conditional Gaussian as Tensors, with int32 `drivers`.
 
-  Attributes:
-    mean: m, [d].
-    log_scale: l, [d].
-    drivers: D, [k] int32; -1 if there are fewer drivers.
-    exponents: b, [T, k]; zero for the first term. The rows of drivers have only
-      the first term.
-    offset: h, [T, d].
-    slope: H, [T, d, k], slopes in the drivers. If bent, [T, d, k + k (k + 1) /
-      2], with slopes in products of two drivers, which only the first term has.
-    slack: r of `linalg.markov_factor`, [T, d], not negative.
-    edge: s w of `linalg.markov_factor`, for coordinates t and t + 1, [T, d];
-      [T, 0] without edges.
+  `fits.natural.Natural` describes the fields.
   """
 
   __slots__ = ()
@@ -101,7 +90,7 @@ def _from_normal(natural, given, rows):
 
 
 def _to_normal(natural, given, deviations):
-  """Returns y of w."""
+  """Returns y of w, given L(u) and L(u)^-1 h(u)."""
   lower, pull = given
   if not natural.edge.shape[-1]:
     return lower * deviations - pull
