@@ -207,7 +207,8 @@ def _ahead(sampler, rate):
   """Returns 'a of b': among models where both hold, those where ours leads."""
   ratios = [_ratio(model, sampler, rate) for model in _models()]
   known = [ratio for ratio in ratios if ratio is not None]
-  return f'{sum(ratio < 1.0 for ratio in known)} of {len(known)}'
+  count = sum(ratio < 1.0 for ratio in known)
+  return f'{count} of {len(known)}' if known else '-'
 
 
 def more_draws():
