@@ -187,7 +187,11 @@ def test_what_cannot_be_is_refused_before_anything_is_computed(
   tmp_path, monkeypatch
 ):
   for folder, options, words in (
-    ('a', dict(checkpoint_dir=tmp_path / 'other'), 'Leave out `check'),
+    (
+      'a',
+      dict(checkpoint_dir=tmp_path / 'other'),
+      'Leave out `checkpoint_dir`',
+    ),
     ('a', dict(trace_fn=lambda *_: tf.constant('word')), 'but got string'),
   ):
     with pytest.raises(ValueError, match=words):

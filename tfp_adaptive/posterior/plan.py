@@ -24,9 +24,10 @@ __all__ = [
 ]
 
 NUM_PAIRS = 2000  # Pairs of state and gradient for choosing a structure.
-# Fewest and usual steps of the first adaptation. With 1000 steps, runs on 34
-# posteriors of posteriordb took twice the gradients and gained nothing. With
-# 250 steps, two posteriors lost half of their effective draws per gradient.
+# Fewest and usual steps of the first adaptation. On 34 posteriors of
+# posteriordb, runs with 1000 steps took twice the gradients, and only one had
+# more effective draws per gradient. With 250 steps, two of twelve posteriors
+# had about half as many.
 _FEWEST_STEPS, _FIRST_STEPS = 50, 500
 _FIRST_COST = 8.0  # Assumed gradients per step of a structure not yet tried.
 # Round t of the phase 'improve' (t = 0, 1, ..., see `Place`) wants

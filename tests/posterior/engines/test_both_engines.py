@@ -10,8 +10,16 @@ from tfp_adaptive.posterior import chains
 
 # Small models: unbounded, positive and ordered unknowns, matrices and maps.
 _MODELS = (
-  *('arma', 'eight_schools', 'eight_schools_non_centered', 'garch', 'hurdle'),
-  *('mixture', 'negative_binomial', 'ordinal', 'robust_regression', 'survival'),
+  'arma',
+  'eight_schools',
+  'eight_schools_non_centered',
+  'garch',
+  'hurdle',
+  'mixture',
+  'negative_binomial',
+  'ordinal',
+  'robust_regression',
+  'survival',
 )
 _FAR = 4.5  # Standard errors.
 
