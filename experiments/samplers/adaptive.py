@@ -171,12 +171,20 @@ class EntropyAdaptiveHmc(GradientAdaptive):
   penalty_threshold: float | None = Field(
     None, gt=0, lt=1, description='settings: paper only; delta'
   )
+  clip_value: float | None = Field(
+    None, gt=0, description='settings: paper only; bound of gradients'
+  )
 
   of_speed_measure: ClassVar[tuple] = (
     'entropy_weight_rate',
     'penalty_threshold',
   )
-  of_paper: ClassVar[tuple] = ('learning_rate', 'criterion', *of_speed_measure)
+  of_paper: ClassVar[tuple] = (
+    'learning_rate',
+    'clip_value',
+    'criterion',
+    *of_speed_measure,
+  )
   # The paper wants this acceptance for every criterion.
   accept_prob: ClassVar[float] = 0.67
   # The papers' names of the criteria.

@@ -43,9 +43,9 @@ def test_the_first_step_follows_the_mean_gradient_of_all_chains():
   assert 5 < is_below.sum() < _NUM_CHAINS
   noise = step.proposed_results.noise.numpy()
   value = np.tril(gradient[is_below].T @ noise[is_below]) / _NUM_CHAINS
-  # Of log |det L|, whose weight is that of after the step.
-  beta = float(results.criterion_state.entropy_weight)
-  total = value + beta * np.diag(1.0 / np.diag(_FACTOR))
+  # Algorithm 1 moves the factor first, with the beta before the step.
+  assert float(results.criterion_state.entropy_weight) != 0.5
+  total = value + 0.5 * np.diag(1.0 / np.diag(_FACTOR))
   np.testing.assert_allclose(
     step.accepted_results.preconditioner_params,
     _FACTOR + _RATE * total / (1.0 + np.abs(total)),

@@ -55,6 +55,16 @@ def test_adam_is_algorithm_one_of_its_paper():
     np.testing.assert_allclose(params, expected, rtol=1e-6, atol=1e-12)
 
 
+def test_adam_clips_the_entries_of_the_gradient_summed_over_chains():
+  most = 0.5 / parts.PROBLEM.num_chains
+  cut = _run(tfpa.optimizers.adam(0.01, clip_value=0.5))
+  expected = _run(
+    tfpa.optimizers.adam(0.01), [np.clip(g, -most, most) for g in _GRADS]
+  )
+  np.testing.assert_allclose(cut, expected, rtol=1e-12)
+  assert np.abs(cut[-1] - _run(tfpa.optimizers.adam(0.01))[-1]).max() > 1e-3
+
+
 @pytest.mark.parametrize('factory', ['rmsprop', 'adam'])
 def test_raw_steps_are_projected_on_the_structure(factory):
   optimizer = getattr(tfpa.optimizers, factory)(100.0)

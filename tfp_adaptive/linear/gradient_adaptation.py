@@ -188,7 +188,13 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     search = scale_search.update(
       results.scale_search, accept_prob, self.criterion.target_accept_prob
     )
-    weight = self.criterion.entropy_weight(criterion_state)
+    # In the papers' Algorithm 1 the params move first, by the last beta. A
+    # criterion that needs slopes computes beta from this step's slopes.
+    weight = self.criterion.entropy_weight(
+      criterion_state
+      if self.criterion.needs_slopes
+      else results.criterion_state
+    )
     grads = tf.nest.map_structure(
       lambda v, h: tf.where(is_usable, v + weight * h, 0.0),
       value_grads,

@@ -63,7 +63,9 @@ def entropy_adaptive_hamiltonian(
       (fewest, most) from which each step draws it. L = 1 gives MALA.
     preconditioner: Structure of the scale factor C, or a list with one for each
       part of the state; dense by default. C C^T is the inverse mass matrix.
-    criterion: What to maximize; the generalized speed measure by default.
+    criterion: What to maximize. The default is the generalized speed measure.
+      With L > 1 and the default optimizer, it has the rule `'constraint'`: the
+      entropy, without the paper's energy error.
     optimizer: How the factor moves; `relative_gradient` by default.
     target_accept_prob: Smallest wanted mean acceptance, in (0, 1). The
       acceptance is higher if the entropy is greatest at a smaller scale.
@@ -81,7 +83,8 @@ def entropy_adaptive_hamiltonian(
     ValueError: If a number is out of its range, or parts do not go together.
 
   References:
-    Hirt et al. (2021), Algorithm 1, https://arxiv.org/abs/2110.14625.
+    Hirt et al. (2021), https://arxiv.org/abs/2110.14625. Their Algorithm 1 is
+    `tfpa.papers.entropy_hmc`.
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))

@@ -192,7 +192,9 @@ def rmsprop(learning_rate, decay=0.9):
 
 
 @shown.remembers_call
-def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
+def adam(
+  learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8, clip_value=None
+):
   """Builds Adam, an ascent step on the raw params.
 
   Args:
@@ -200,6 +202,8 @@ def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
     decay: Weight of the past in the mean gradient, in [0, 1).
     square_decay: Weight of the past in the mean square, in [0, 1).
     epsilon: Added to the root of the mean square.
+    clip_value: Largest size of an entry of the gradient, summed over chains;
+      larger entries are cut to it. By default none is cut.
 
   Returns:
     An `interfaces.Optimizer`.
@@ -219,13 +223,20 @@ def adam(learning_rate, decay=0.9, square_decay=0.999, epsilon=1e-8):
   arguments.check_positive(learning_rate, 'learning_rate', 1e-3)
   _check_decay(decay, 'decay')
   _check_decay(square_decay, 'square_decay')
+  if clip_value is not None:
+    arguments.check_positive(clip_value, 'clip_value', 1000.0)
 
   def init(params, problem):
     zeros = tf.nest.map_structure(tf.zeros_like, params)
     return AdamState(zeros, zeros, tf.zeros([], problem.dtype))
 
   def update(grads, state, params, preconditioner, feedback, problem):
-    del feedback, problem
+    del feedback
+    if clip_value is not None:  # The gradients are means over chains.
+      most = clip_value / tf.cast(problem.num_chains, problem.dtype)
+      grads = tf.nest.map_structure(
+        lambda g: tf.clip_by_value(g, -most, most), grads
+      )
     count = state.num_updates + 1.0
     mean = tf.nest.map_structure(
       lambda m, g: decay * m + (1.0 - decay) * g, state.mean, grads

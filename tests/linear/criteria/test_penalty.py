@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfp_adaptive as tfpa
 from tests.contracts import parts
 from tfp_adaptive.linear.criteria import penalty as penalty_lib
 
@@ -39,6 +40,28 @@ def test_it_is_quadratic_then_linear_and_even():
   cost, slope = _cost_and_slope([1.0, -1.25, 3.0, -3.0])
   np.testing.assert_allclose(cost, [0.0625, 0.25, 3.5, 3.5])
   np.testing.assert_allclose(slope, [0.5, -1.0, 2.0, -2.0])
+  cost, slope = _cost_and_slope([1.0, -1.25, 3.0, -3.0], slope=1.0)
+  np.testing.assert_allclose(cost, [0.0625, 0.25, 2.25, 2.25])
+  np.testing.assert_allclose(slope, [0.5, -1.0, 1.0, -1.0])
+
+
+def test_algorithm_one_has_the_printed_slope_and_the_default_rule_has_not():
+  moved = parts.transition()._replace(
+    jacobian_eigenvalue=tf.constant([2.5, 0.0, 0.0, 0.0], tf.float64)
+  )
+  for rule, weight, cost in (
+    ('acceptance', 1.0, 1.75),
+    ('constraint', 2.5**-2, 2.5),
+  ):
+    with_it, without = (
+      tfpa.criteria.generalized_speed_measure(
+        0.67, rule, penalty_threshold=threshold
+      )
+      for threshold in (0.75, None)
+    )
+    charged = without.entropy(without.init(parts.PROBLEM), moved)
+    charged -= with_it.entropy(with_it.init(parts.PROBLEM), moved)
+    np.testing.assert_allclose(charged, [weight * cost, 0.0, 0.0, 0.0])
 
 
 def test_its_weight_grows_with_the_mean_cost():

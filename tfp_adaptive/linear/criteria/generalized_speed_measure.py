@@ -165,6 +165,7 @@ def generalized_speed_measure(
       penalty_weights,
       penalty_rate,
       slack=0.0 if is_paper else _PENALTY_SLACK,
+      slope=1.0 if is_paper else 2.0,
       bound_influence=not is_paper,
     )
   measure = _Measure(

@@ -3,7 +3,9 @@
   F = alpha |y - x|^2 / lambda - lambda / (alpha |y - x|^2)
 
 lambda is a moving mean of alpha |y - x|^2, with alpha = min(1, exp(r)). The
-burn-in term of Levy et al. is left out.
+burn-in term of Levy et al. is left out. The second term counts a distance below
+0.01 lambda as 0.01 lambda, which the papers do not, so that the gradient of a
+rejected chain is bounded.
 
 Sources: Levy, Hoffman and Sohl-Dickstein (2018), Generalizing Hamiltonian Monte
 Carlo with neural networks, equation 8, https://arxiv.org/abs/1711.09268; for
@@ -24,8 +26,7 @@ from tfp_adaptive.linear.criteria.expected_squared_jump_distance import scale_of
 
 __all__ = ['l2hmc']
 
-# Smallest distance in the reciprocal term, in units of lambda. It bounds the
-# gradient of a rejected chain.
+# Smallest distance in the second term, in units of lambda.
 _FLOOR = 1e-2
 
 

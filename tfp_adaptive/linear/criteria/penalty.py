@@ -1,12 +1,13 @@
 """A penalty on large eigenvalues of the Jacobian of a Hamiltonian proposal.
 
-  h(x) = 0 below delta,  (x - delta)^2 up to 1 + delta,  2 x - 2 delta - 1 above
+  h(x) = 0 below delta,  (x - delta)^2 up to 1 + delta,
+         1 + slope (x - delta - 1) above
   gamma <- clip(gamma (1 + rate (min(mean of h(|mu|), 1) - slack)))
 
 mu is the largest eigenvalue of D, gamma is the weight of the penalty, and delta
-is its threshold. The mean is over chains. The linear branch has slope 2, like
-the quadratic branch at 1 + delta. (Appendix A.2 of the paper prints slope
-(delta_2 - delta)^2 = 1.)
+is its threshold. The mean is over chains. The slope is 1 with rule
+`'acceptance'`, as in Appendix A.2 and in the authors' code. Otherwise it is 2,
+like that of the quadratic branch at 1 + delta.
 
 The gradients of log det (I + D) and of h grow with the curvature. One chain in
 a narrow region, with |mu| far above 1, would outweigh all others and shrink the
@@ -61,7 +62,9 @@ def none():
   )
 
 
-def eigenvalue_penalty(threshold, weights, rate, slack, bound_influence=False):
+def eigenvalue_penalty(
+  threshold, weights, rate, slack, slope=2.0, bound_influence=False
+):
   """Builds the penalty gamma h(|mu|).
 
   Args:
@@ -69,6 +72,7 @@ def eigenvalue_penalty(threshold, weights, rate, slack, bound_influence=False):
     weights: Bounds of gamma, which starts at the lower bound.
     rate: Relative rate of gamma per step.
     slack: Mean of h below which gamma falls; with 0, gamma only rises.
+    slope: Slope of h above 1 + delta.
     bound_influence: Whether to weigh chains by w, and to count at most 1 for
       each chain in the move of gamma.
 
@@ -84,7 +88,7 @@ def eigenvalue_penalty(threshold, weights, rate, slack, bound_influence=False):
 
   def cost(transition):
     excess = tf.maximum(_size(transition) - threshold, 0.0)
-    return tf.where(excess < 1.0, excess**2, 2.0 * excess - 1.0)
+    return tf.where(excess < 1.0, excess**2, 1.0 + slope * (excess - 1.0))
 
   def value(state, transition):
     weight = influence(transition) if bound_influence else 1.0
