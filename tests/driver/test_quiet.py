@@ -99,6 +99,19 @@ def test_a_run_without_progress_writes_nothing():
 
 
 @pytest.mark.nightly
+@pytest.mark.skipif(quiet._HAS_GPU, reason='messages about a GPU are shown')
+def test_nor_does_it_if_tensorflow_was_imported_and_used_first():
+  first = (
+    'import sys\nimport tensorflow as tf\n'
+    'import tensorflow_probability as tfp\ndir(tfp.mcmc)\ntf.zeros([])\n'
+    "print('imported', file=sys.stderr, flush=True)\n"
+  )
+  lines = _stderr_of(first + _RUN.format(progress=False))
+  assert lines[-1] == 'imported'
+  assert len(lines) > 1  # The negative control: TensorFlow writes lines.
+
+
+@pytest.mark.nightly
 def test_the_level_0_in_the_environment_shows_all():
   lines = _stderr_of('import tfp_adaptive', TF_CPP_MIN_LOG_LEVEL='0')
   # The negative control: there is something to be dropped.

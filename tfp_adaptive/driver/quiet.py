@@ -8,8 +8,9 @@ settings.
 Native messages describe the machine, and each comes once: when TensorFlow is
 imported, with its first operation, or with the first program of XLA. So this
 file triggers all three while `grep` filters stderr. If the import aborts,
-`grep` still prints what was written before. TensorFlow before 2.21 writes two
-more lines whenever a graph is frozen, see `while_freezing`.
+`grep` still prints what was written before. TensorFlow writes two more lines
+whenever a graph is frozen, if it was imported before this library or is older
+than 2.21, see `while_freezing`.
 """
 
 import contextlib
@@ -38,6 +39,8 @@ _NATIVE = (
 # Device files of NVIDIA, of Windows' subsystem for Linux, and of AMD.
 _GPU_FILES = ('/dev/nvidiactl', '/dev/dxg', '/dev/kfd')
 _HAS_GPU = any(map(os.path.exists, _GPU_FILES))
+# TensorFlow reads its level once, so that it is too late to set it.
+_CAME_LATE = 'tensorflow' in sys.modules
 
 
 @contextlib.contextmanager
@@ -83,7 +86,7 @@ def filtered():
 
 def _import():
   """Imports TensorFlow and TFP, and returns TensorFlow."""
-  if 'tensorflow' not in sys.modules:
+  if not _CAME_LATE:
     # Level 3 shows only fatal errors. Level 2 also shows errors of a driver.
     os.environ.setdefault(_LEVEL, '2' if _HAS_GPU else '3')
   with filtered():
@@ -107,14 +110,17 @@ def start() -> None:
   if _HAS_GPU:
     return
   with filtered():
-    program = tf.function(lambda x: x + x, jit_compile=True, autograph=False)
-    program(tf.zeros([]))
+    # XLA writes one line when it first fuses operations.
+    program = tf.function(
+      lambda x: tf.exp(x) * x + 1.0, jit_compile=True, autograph=False
+    )
+    program(tf.zeros([3]))
 
 
 def while_freezing() -> contextlib.AbstractContextManager:
   """Returns a context in which a graph is frozen without messages."""
-  version = tuple(map(int, tf.__version__.split('.')[:2]))
-  return filtered() if version < (2, 21) else contextlib.nullcontext()
+  is_old = tuple(map(int, tf.__version__.split('.')[:2])) < (2, 21)
+  return filtered() if is_old or _CAME_LATE else contextlib.nullcontext()
 
 
 def _is_for_users(record: logging.LogRecord) -> bool:
