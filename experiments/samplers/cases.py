@@ -315,15 +315,6 @@ _LINEAR = (
     calibration=Calibration('Hamiltonian, Fisher divergence', thinning=2),
   ),
   Case(
-    'local_hamiltonian_divergence',
-    tfpa.fisher_divergence_hamiltonian,
-    'local steps',
-    options=dict(local_steps=True),
-    group='variant',
-    scale=0.6,
-    accept_prob=0.8,
-  ),
-  Case(
     'kept_hamiltonian_divergence',
     tfpa.fisher_divergence_hamiltonian,
     'kept momenta',

@@ -9,8 +9,8 @@ import tensorflow as tf
 from tests.contracts import momenta
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive.linear import fisher_divergence
 from tfp_adaptive.linear import kept_momentum
-from tfp_adaptive.linear import step_kinds
 
 # Of a normal, 6 of ten million are beyond 5; some 50 statistics.
 _NUM_STEPS, _BOUND = 12, 5.0
@@ -46,7 +46,7 @@ class _NotScaled(kept_momentum.MomentumMetropolisHastings):
 def _worst(accept, num_leapfrog_steps=(4, 6), seed=1):
   """Returns the largest z of what exact draws become, and the acceptance."""
   kernel = accept(
-    step_kinds.UncalibratedMomentumHamiltonian(
+    fisher_divergence.UncalibratedMomentumHamiltonian(
       momenta.log_prob, registry.fixed(momenta.FACTOR), num_leapfrog_steps, 1.3
     )
   )
@@ -84,7 +84,7 @@ def test_a_broken_rule_is_seen(accept):
 def _two_steps():
   """Returns the results of a step of momenta drawn anew and of the next one."""
   kernel = kept_momentum.MomentumMetropolisHastings(
-    step_kinds.UncalibratedMomentumHamiltonian(
+    fisher_divergence.UncalibratedMomentumHamiltonian(
       targets.standard_normal, registry.fixed(np.eye(3)), 12, 1.8
     )
   )

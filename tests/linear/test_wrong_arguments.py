@@ -31,7 +31,6 @@ _measure = tfpa.criteria.generalized_speed_measure
     (_proposal, dict(num_leapfrog_steps=2, hessian_product='f'), "'autodiff'"),
     (_fisher, dict(num_leapfrog_steps=(4, 2)), 'fewest, most'),
     (_fisher, dict(num_leapfrog_steps=5, max_num_leapfrog_steps=9), 'Leave'),
-    (_fisher, dict(local_steps=True, keep_momentum=True), 'two kinds of steps'),
     (_metropolis, dict(shape_rate=0.0), 'shape_rate'),
     (_metropolis, dict(shape_rate=np.inf), 'shape_rate'),
     (_measure, dict(target_accept_prob=1.0), 'between 0 and 1'),

@@ -57,13 +57,16 @@ from tfp_adaptive.linear import kept_momentum
 from tfp_adaptive.linear import num_steps
 from tfp_adaptive.linear import running_moments
 from tfp_adaptive.linear import schedule
-from tfp_adaptive.linear import step_kinds
 from tfp_adaptive.linear import trajectory_length
+from tfp_adaptive.linear.hamiltonian import (
+  UncalibratedPreconditionedHamiltonian,
+)
 from tfp_adaptive.linear.langevin import UncalibratedPreconditionedLangevin
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
 __all__ = [
   'FisherDivergenceAdaptation',
+  'UncalibratedMomentumHamiltonian',
   'fisher_divergence_hamiltonian',
   'fisher_divergence_langevin',
 ]
@@ -103,6 +106,15 @@ class Pairs(
   merge_rules = dict(last=merging.largest)
 
 
+class UncalibratedMomentumHamiltonian(
+  kept_momentum.KeepsMomentum, UncalibratedPreconditionedHamiltonian
+):
+  """Proposes the end of a trajectory that starts with a given momentum.
+
+  Put `MomentumMetropolisHastings` around this kernel.
+  """
+
+
 @arguments.by_keyword(
   'fisher_divergence_hamiltonian(target_log_prob_fn, 500)',
 )
@@ -115,7 +127,6 @@ def fisher_divergence_hamiltonian(
   target_accept_prob: float = 0.8,
   step_size: float = 1.0,
   max_num_leapfrog_steps: int | None = None,
-  local_steps: bool = False,
   keep_momentum: bool = False,
   experimental_shard_axis_names: types.Structure = None,
   name: str | None = None,
@@ -142,8 +153,6 @@ def fisher_divergence_hamiltonian(
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     step_size: First step size, which the adaptation changes.
     max_num_leapfrog_steps: Largest number that may be learned; 32 by default.
-    local_steps: Whether steps are shorter where the target is steeper, for
-      funnels and hierarchies. This costs no gradient.
     keep_momentum: Whether a step keeps part of the momentum of the step before,
       and takes about half as many leapfrog steps.
     experimental_shard_axis_names: As in TFP; the same for all parts.
@@ -154,8 +163,8 @@ def fisher_divergence_hamiltonian(
 
   Raises:
     TypeError: If the target or the preconditioner has the wrong type.
-    ValueError: If a number is out of its range, if `num_leapfrog_steps` and
-      its maximum are both given, or `local_steps` and `keep_momentum` both set.
+    ValueError: If a number is out of its range, or if `num_leapfrog_steps` and
+      its maximum are both given.
 
   References:
     Seyboldt, Carlson and Carpenter (2026), https://arxiv.org/abs/2603.18845.
@@ -166,7 +175,11 @@ def fisher_divergence_hamiltonian(
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
   """
   first, most = num_steps.resolve(num_leapfrog_steps, max_num_leapfrog_steps)
-  proposal = step_kinds.proposal_class(local_steps, keep_momentum)(
+  proposal = (
+    UncalibratedMomentumHamiltonian
+    if keep_momentum
+    else UncalibratedPreconditionedHamiltonian
+  )(
     target_log_prob_fn,
     as_preconditioner(preconditioner),
     first,
