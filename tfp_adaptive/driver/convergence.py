@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 from scipy import special
-from scipy import stats
 
 from tfp_adaptive.driver import nested_rhat
 
@@ -211,6 +210,8 @@ def _of_block(draws):
 def _normal_scores(draws):
   """Returns normal quantiles of ranks over all chains; ties share a rank."""
   flat = draws.reshape(-1, draws.shape[-1])
+  from scipy import stats  # The import takes half a second.
+
   share = (stats.rankdata(flat, axis=0) - 0.375) / (len(flat) + 0.25)
   return special.ndtri(share).reshape(draws.shape)
 

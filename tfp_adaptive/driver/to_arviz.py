@@ -1,13 +1,12 @@
 """Turns draws into ArviZ's form: a `DataTree`, by name, chains first.
 
 Quantities in ArviZ's schema have its names, see
-https://python.arviz.org/en/stable/schema/schema.html.
+https://python.arviz.org/en/stable/schema/schema.html. ArviZ and xarray are
+imported when draws are made, because the imports take half a second.
 """
 
-import arviz_base
 import numpy as np
 import tensorflow as tf
-import xarray
 
 from tfp_adaptive._version import __version__
 from tfp_adaptive.core import state_parts
@@ -125,6 +124,8 @@ def tree(groups, attributes, coords=None, dims=None):
     coords: dict of dimension -> its labels.
     dims: dict of name -> names of its dimensions, without chain and draw.
   """
+  import arviz_base
+
   made = arviz_base.from_dict(
     {k: group for k, group in groups.items() if group},
     coords={
@@ -147,6 +148,8 @@ def opened(states, attributes, names=None):
   Raises:
     ValueError: If `names` do not fit.
   """
+  import xarray
+
   folder = tf.nest.flatten(states)[0].folder
   # `chunks=None` avoids dask, so that arrays are numpy arrays as in `tree`.
   made = xarray.open_datatree(folder, engine='zarr', chunks=None)

@@ -1,6 +1,5 @@
 """Plots draws in one figure of ArviZ: estimates, ranks and traces."""
 
-import arviz_base
 import numpy as np
 
 from tfp_adaptive.core import optional
@@ -22,6 +21,8 @@ def plotted(names, values):
     names: Names of the coordinates, d strings.
     values: [draws, chains, d].
   """
+  import arviz_base
+
   plots = optional.load('arviz_plots', 'Posterior.plot', 'plots')
   # A slash in a name would make a group in the tree.
   draws = {
