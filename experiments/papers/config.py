@@ -90,14 +90,6 @@ class Config(Parameters):
   def labels(self):
     return [self.label(index) for index in range(len(self.methods))]
 
-  def cells(self):
-    """Returns (index, label, repeat) of every cell, in the order of work."""
-    return [
-      (index, label, repeat)
-      for index, label in enumerate(self.labels())
-      for repeat in range(self.num_repeats)
-    ]
-
 
 def load_config(path, overrides=()):
   """Returns the checked config of a YAML file.

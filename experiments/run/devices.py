@@ -15,40 +15,19 @@ def on_device(kind: str | None = None) -> contextlib.AbstractContextManager:
   Raises:
     DeviceError: If there is no such device. The message lists the others.
   """
-  if kind not in _CHOICES:
-    raise DeviceError(
-      f'--device {kind!r}: allowed are {", ".join(filter(None, _CHOICES))}.'
-    )
+  if kind not in (None, 'cpu', 'gpu'):
+    raise DeviceError(f'--device {kind!r}: allowed are cpu, gpu.')
   if kind is None and 'tensorflow' not in sys.modules:
     return contextlib.nullcontext()  # The study does not use TensorFlow.
-  import tensorflow
+  import tensorflow as tf
 
-  return _CHOICES[kind](tensorflow)
-
-
-def _default(tf):
-  _full_precision(tf)
-  return contextlib.nullcontext()
-
-
-def _cpu(tf):
-  return tf.device('/CPU:0')
-
-
-def _gpu(tf):
-  if not tf.config.list_physical_devices('GPU'):
+  if kind == 'gpu' and not tf.config.list_physical_devices('GPU'):
     found = [device.name for device in tf.config.list_physical_devices()]
     raise DeviceError(
       f'--device gpu: TensorFlow sees no GPU, only {", ".join(found)}. Install '
       'tensorflow[and-cuda] and check the driver, or write --device cpu.'
     )
-  _full_precision(tf)
-  return tf.device('/GPU:0')
-
-
-def _full_precision(tf):
-  """Turns TF32 off, because its 10 bits of mantissa ruin covariances."""
-  tf.config.experimental.enable_tensor_float_32_execution(False)
-
-
-_CHOICES = {None: _default, 'cpu': _cpu, 'gpu': _gpu}
+  if kind != 'cpu':
+    # The 10 bits of TF32's mantissa ruin covariances.
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+  return contextlib.nullcontext() if kind is None else tf.device(f'/{kind}:0')

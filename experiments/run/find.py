@@ -28,8 +28,8 @@ _CONFIGS = ROOT / 'configs'
 # A key of a YAML file, and the module whose `load(path, overrides, is_smoke)`
 # returns its study. Names keep the engine independent of other folders.
 _LOADERS = {
-  'targets': 'experiments.studies.panel',
-  'target': 'experiments.papers',
+  'targets': 'experiments.studies.panel.cells',
+  'target': 'experiments.papers.config_study',
 }
 
 

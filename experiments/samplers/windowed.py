@@ -142,10 +142,7 @@ def sampler(compiled, form, time_adaptation):
   """Returns a function with the keyword arguments of `tfpa.sample`."""
 
   def sample_fn(init_state, num_results, seed, **unused):
-    if unused.get('num_steps_between_results'):
-      raise ValueError(
-        'num_steps_between_results: windowed_nuts does not thin. Write 0.'
-      )
+    del unused  # `tfpa.sample` takes them.
     start = form.to_form(tf.convert_to_tensor(init_state))
     arguments = (start, tf.constant(seed))
     states, trace, seconds = _timed(compiled, (*arguments, num_results))
