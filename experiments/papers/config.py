@@ -85,10 +85,10 @@ class Config(Parameters):
 
   def label(self, index):
     """Returns the table's row name of a method."""
-    return self.methods[index].label or self.methods[index].default_label()
+    return self.methods[index].row_label()
 
   def labels(self):
-    return [self.label(index) for index in range(len(self.methods))]
+    return [method.row_label() for method in self.methods]
 
 
 def load_config(path, overrides=()):

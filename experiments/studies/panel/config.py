@@ -93,22 +93,6 @@ class PanelConfig(Parameters):
     default=[], description='labels of targets that only tf.function compiles'
   )
 
-  def target_label(self, index: int) -> str:
-    """Returns the target's name, with the arguments that were given."""
-    target = self.targets[index]
-    given = sorted(target.model_fields_set - {'name'})
-    return '_'.join([target.name, *(str(getattr(target, k)) for k in given)])
-
-  def method_label(self, index: int) -> str:
-    method = self.methods[index]
-    return method.label or method.default_label()
-
-  def target_labels(self) -> list[str]:
-    return [self.target_label(i) for i in range(len(self.targets))]
-
-  def method_labels(self) -> list[str]:
-    return [self.method_label(i) for i in range(len(self.methods))]
-
 
 class Panel(NamedTuple):
   """A checked config with its checks; targets and methods by label."""
@@ -230,8 +214,8 @@ def load_panel(path, overrides=()) -> Panel:
   values = expand_methods(yaml_files.load(path, overrides))
   explain.check_names(values)
   config = explain.checked(PanelConfig, values)
-  targets = _by_label('targets', config.target_labels(), config.targets)
-  methods = _by_label('methods', config.method_labels(), config.methods)
+  targets = _by_label('targets', config.targets, _target_label)
+  methods = _by_label('methods', config.methods, lambda m: m.row_label())
   _check(config, targets)
   folder = pathlib.Path(path).resolve().parent
   gates = explain.checked(Gates, yaml_files.load(folder / config.gates))
@@ -239,8 +223,15 @@ def load_panel(path, overrides=()) -> Panel:
   return Panel(config, gates, references, targets, methods)
 
 
-def _by_label(key, labels, entries):
+def _target_label(target):
+  """Returns the target's name, with the arguments that were given."""
+  given = sorted(target.model_fields_set - {'name'})
+  return '_'.join([target.name, *(str(getattr(target, k)) for k in given)])
+
+
+def _by_label(key, entries, label_of):
   """Returns {label: entry}; refuses a repeated label."""
+  labels = list(map(label_of, entries))
   repeated = sorted({label for label in labels if labels.count(label) > 1})
   if repeated:
     raise ConfigError(
