@@ -132,6 +132,9 @@ def load(
   """
   check(reference)
   path = pathlib.Path(reference)
+  if path.suffix != '.py':
+    # The library imports TensorFlow without the lines that TensorFlow logs.
+    importlib.import_module('tfp_adaptive')
   if path.suffix in ('.yaml', '.yml'):
     values = yaml_files.load(path, overrides)
     loader = next(_LOADERS[key] for key in _LOADERS if key in values)

@@ -10,7 +10,6 @@ import time
 from experiments.run import devices
 from experiments.run import engine
 from experiments.run import errors
-from experiments.run import quiet
 from experiments.run.tasks import Cell
 
 
@@ -21,8 +20,7 @@ def main() -> int:
   job = engine.Job(*given['job'])
   cells = [Cell(*cell) for cell in given['cells']]
   try:
-    with quiet.filtered():
-      found = job.load()
+    found = job.load()
     with devices.on_device(job.device):
       engine.run_cells(job, found, cells)
   except errors.USER_ERRORS as error:

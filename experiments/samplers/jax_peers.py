@@ -185,7 +185,7 @@ class BlackjaxNuts(JaxPeer):
       blackjax.nuts,
       log_prob,
       is_mass_matrix_diagonal=self.mass_matrix == 'diagonal',
-      adaptation_info_fn=_num_steps_taken,
+      adaptation_info_fn=lambda state, info, _: info.num_integration_steps,
     )
 
     def adapt(key, starts):
@@ -274,7 +274,7 @@ class BlackjaxMeads(JaxPeer):
   def algorithm(self, log_prob, options, num_results):
     blackjax, jnp = import_peer('blackjax'), import_peer('jax.numpy')
     warmup = blackjax.meads_adaptation(
-      log_prob, options.num_chains, adaptation_info_fn=_one_gradient
+      log_prob, options.num_chains, adaptation_info_fn=lambda *_: 1
     )
 
     def adapt(key, starts):
@@ -291,11 +291,6 @@ class BlackjaxMeads(JaxPeer):
     return Algorithm(adapt, draw)
 
 
-def _num_steps_taken(state, info, adaptation_state):
-  del state, adaptation_state
-  return info.num_integration_steps
-
-
 def _chees_info(state, info, adaptation_state):
   """Returns the number of steps and the moving averages of ChEES."""
   del state
@@ -304,11 +299,6 @@ def _chees_info(state, info, adaptation_state):
     adaptation_state.log_trajectory_length_moving_average,
     adaptation_state.log_step_size_moving_average,
   )
-
-
-def _one_gradient(state, info, adaptation_state):
-  del state, info, adaptation_state
-  return 1
 
 
 def _scan(step, key, states, num_results):

@@ -19,6 +19,7 @@ from experiments.samplers.base import MethodParameters
 from experiments.samplers.base import NumLeapfrogSteps
 from experiments.samplers.base import traced
 from experiments.targets.registry import METHODS
+from tfp_adaptive.core import proposal
 
 # `sample_snaper_hmc` uses the rest of the adaptation steps as burn-in.
 _SNAPER_ADAPTING = 0.9
@@ -236,25 +237,11 @@ class RiemannianHmc(StepSize):
         f'metric: {target.name} has no constant metric {self.metric!r}; it has '
         f'{", ".join(sorted(factors)) or "none"}.'
       )
-    proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
+    hamiltonian = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
       target.target_log_prob_fn,
-      fixed_preconditioner(factors[self.metric]),
+      proposal.constant(tfpa.preconditioners.cholesky(), factors[self.metric]),
       self.num_leapfrog_steps,
       step_size=target.event_size**-0.25,
     )
-    kernel = tfpa.MetropolisHastings(proposal)
+    kernel = tfpa.MetropolisHastings(hamiltonian)
     return Method(self.adapted(kernel, options), **costs(kernel))
-
-
-def fixed_preconditioner(factor):
-  """Returns a dense preconditioner that is fixed at C.
-
-  Args:
-    factor: C, [d, d] lower triangular.
-  """
-
-  def init(event_size, dtype, scale):
-    del event_size, scale
-    return tf.constant(factor, dtype)
-
-  return tfpa.preconditioners.cholesky(init_scale=1.0)._replace(init=init)

@@ -211,8 +211,10 @@ def _verdict(row):
   ]
 
 
-def _render(records: list[store.Record]) -> str:
-  return f'```text\n{to_text(_rows(records))}```\n'
-
-
-STUDY = Study(_cases, _run, process='cell', render=_render, finish=_finish)
+STUDY = Study(
+  _cases,
+  _run,
+  process='cell',
+  render=lambda records: f'```text\n{to_text(_rows(records))}```\n',
+  finish=_finish,
+)

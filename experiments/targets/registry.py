@@ -59,10 +59,6 @@ class Registry:
   def names(self):
     return sorted(self._entries)
 
-  def summary(self, name):
-    """Returns the first line of the entry's docstring."""
-    return (self._entries[name].__doc__ or '').strip().splitlines()[0]
-
   def parameters(self, name):
     """Returns {parameter: field} of an entry, without its name."""
     fields = dict(self._entries[name].model_fields)
