@@ -172,20 +172,14 @@ def _timed(compiled, arguments):
   """Returns states, trace on the host, and the seconds of a run."""
   # The first call compiles the program, which XLA does again for every seed.
   # The second call is timed.
-  *_, first_seconds = _run(compiled, arguments)
-  states, trace, seconds = _run(compiled, arguments)
-  compile_seconds = max(first_seconds - seconds, 0.0)
+  taken = []
+  for _ in range(2):
+    start = time.perf_counter()
+    states, trace = compiled(*arguments)
+    trace = {name: value.numpy() for name, value in trace.items()}
+    states = states.numpy()
+    taken.append(time.perf_counter() - start)
+  first, seconds = taken
   # All seconds count as sampling unless `sampler` separates adaptation.
-  return (
-    states,
-    trace,
-    {'compile': compile_seconds, 'adaptation': 0.0, 'sampling': seconds},
-  )
-
-
-def _run(compiled, arguments):
-  """Returns states and trace on the host, and the seconds of the call."""
-  start = time.perf_counter()
-  states, trace = compiled(*arguments)
-  trace = {name: value.numpy() for name, value in trace.items()}
-  return states.numpy(), trace, time.perf_counter() - start
+  phases = {'adaptation': 0.0, 'sampling': seconds}
+  return states, trace, {'compile': max(first - seconds, 0.0), **phases}
