@@ -4,9 +4,7 @@ Every kind of config is a pydantic model. Its fields `target` or `targets`, and
 `methods`, are entries of the registries.
 """
 
-import pydantic
-
-from experiments.run.errors import invalid
+from experiments.run.errors import validated
 from experiments.targets.registry import METHODS
 from experiments.targets.registry import TARGETS
 
@@ -14,15 +12,8 @@ _REGISTRIES = {'target': TARGETS, 'targets': TARGETS, 'methods': METHODS}
 
 
 def checked(model, values):
-  """Returns the model of nested dicts and lists.
-
-  Raises:
-    ConfigError: If anything is wrong, with a line for each mistake.
-  """
-  try:
-    return model.model_validate(values)
-  except pydantic.ValidationError as error:
-    raise invalid(error, lambda path: _locate(model, path)) from error
+  """Returns the model of nested dicts and lists; see `errors.validated`."""
+  return validated(model, values, lambda path: _locate(model, path))
 
 
 def check_names(values):

@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
-import pydantic
-
 from experiments.run import yaml_files
 from experiments.run.errors import ConfigError
 from experiments.run.errors import did_you_mean
-from experiments.run.errors import invalid
 from experiments.run.errors import listed
 from experiments.run.errors import shown
+from experiments.run.errors import validated
 from experiments.run.study import Settings
 from experiments.run.study import Study
 
@@ -159,7 +157,4 @@ def _settings(model: type[Settings], overrides: Sequence[str]) -> Settings:
   values: dict[str, Any] = {}
   for override in overrides:
     yaml_files.override(values, override)
-  try:
-    return model.model_validate(values)
-  except pydantic.ValidationError as error:
-    raise invalid(error, lambda path: (path, model.model_fields)) from error
+  return validated(model, values, lambda path: (path, model.model_fields))

@@ -68,6 +68,8 @@ def perturbation_gradient(log_prob_fn, states, signs, perturbation):
 class HamiltonianAbc(tfp.mcmc.TransitionKernel):
   """Stochastic-gradient HMC on a synthetic likelihood, without correction."""
 
+  is_calibrated = False
+
   def __init__(
     self,
     simulator,
@@ -97,10 +99,6 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
   @property
   def parameters(self):
     return self._parameters
-
-  @property
-  def is_calibrated(self):
-    return False
 
   @property
   def num_estimates(self):
