@@ -25,7 +25,6 @@ import tensorflow_probability as tfp
 from experiments.samplers.base import Cost
 from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
-from experiments.samplers.base import traced
 from experiments.targets.random_draws import standard_normals
 from experiments.targets.random_draws import uniforms
 from experiments.targets.registry import METHODS
@@ -221,7 +220,4 @@ class HamiltonianAbcMethod(MethodParameters):
     # Costs are in units of the target's own estimates, so that they compare.
     per_estimate = num_simulations / max(1, target.num_simulations)
     cost = Cost(target=kernel.num_estimates * per_estimate)
-    trace_fn = traced(
-      num_simulations='num_simulations', is_refreshed='is_refreshed'
-    )
-    return Method(kernel, cost, cost, trace_fn=trace_fn)
+    return Method(kernel, cost, cost)

@@ -125,12 +125,8 @@ class Nuts(StepSize):
       step_size=_first_step_size(target),
     )
     # The number of leapfrog steps is random, so the trace counts it.
-    return Method(
-      self.adapted(kernel, options),
-      adapting_cost=None,
-      frozen_cost=None,
-      trace_fn=traced(leapfrogs_taken='leapfrogs_taken'),
-    )
+    trace_fn = traced(leapfrogs_taken='leapfrogs_taken')
+    return Method(self.adapted(kernel, options), None, None, trace_fn)
 
 
 @METHODS.register('snaper_hmc')
@@ -165,12 +161,8 @@ class SnaperHmc(MethodParameters):
       reduce_fn=tfp.math.reduce_log_harmonic_mean_exp,
     )
     # All chains share the number of leapfrog steps, jittered at every step.
-    return Method(
-      kernel,
-      adapting_cost=None,
-      frozen_cost=None,
-      trace_fn=traced(leapfrogs_taken='num_leapfrog_steps'),
-    )
+    trace_fn = traced(leapfrogs_taken='num_leapfrog_steps')
+    return Method(kernel, None, None, trace_fn)
 
 
 @METHODS.register('replica_exchange')

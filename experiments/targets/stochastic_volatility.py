@@ -34,7 +34,7 @@ from pydantic import Field
 
 import tfp_adaptive as tfpa
 from experiments.targets import gym as gym_targets
-from experiments.targets import jax_volatility
+from experiments.targets import jax_density
 from experiments.targets import volatility_forms
 from experiments.targets.autoregression import over_days
 from experiments.targets.autoregression import sum_days
@@ -165,7 +165,7 @@ def _log_prob_fn(squares, parameterization, prior):
 
 def _of_centered(squares, prior):
   """Returns the fields of a `Target` that only the centered form has."""
-  density = jax_volatility.centered_volatility(squares, PRIOR_SCALES[prior])
+  density = jax_density.centered_volatility(squares, PRIOR_SCALES[prior])
   hierarchy = _hierarchy(squares, prior)
   return {'hierarchy': hierarchy, 'jax_log_prob_fn': density}
 
