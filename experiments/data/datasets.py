@@ -117,6 +117,18 @@ def load_digits(
   return images[:num_rows], digits[:num_rows].astype(np.int64)
 
 
+def standardized(inputs: np.ndarray) -> np.ndarray:
+  """Returns the columns with mean 0 and variance 1; constant ones become 0."""
+  scale = inputs.std(axis=0)
+  return (inputs - inputs.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+
+
+def design_matrix(inputs: np.ndarray, standardize: bool = True) -> np.ndarray:
+  """Returns inputs with unit variance, and ones as the last column."""
+  inputs = standardized(inputs) if standardize else inputs
+  return np.concatenate([inputs, np.ones([len(inputs), 1])], axis=1)
+
+
 def read(name: str, path: PathLike) -> Arrays:
   """Returns what `load` does, from the file of a local copy."""
   path = pathlib.Path(path)

@@ -10,7 +10,6 @@ folder of data sets.
 from experiments.data import datasets
 from experiments.models.logistic_regression import numpyro_model
 from experiments.models.logistic_regression import pymc_model
-from experiments.models.logistic_regression import standardized
 from experiments.models.logistic_regression import tfp_model
 
 __all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
@@ -19,4 +18,4 @@ __all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
 def data():
   """Returns inputs [1000, 25], the bias last, and labels [1000]."""
   inputs, labels = datasets.load('german')
-  return dict(inputs=standardized(inputs), labels=labels)
+  return dict(inputs=datasets.design_matrix(inputs), labels=labels)

@@ -9,7 +9,6 @@ and a constant 1 as the last. The rows are read from the folder of data sets.
 from experiments.data import datasets
 from experiments.models.logistic_regression import numpyro_model
 from experiments.models.logistic_regression import pymc_model
-from experiments.models.logistic_regression import standardized
 from experiments.models.logistic_regression import tfp_model
 
 __all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
@@ -18,4 +17,4 @@ __all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
 def data():
   """Returns inputs [270, 14], the bias last, and labels [270]."""
   inputs, labels = datasets.load('heart')
-  return dict(inputs=standardized(inputs), labels=labels)
+  return dict(inputs=datasets.design_matrix(inputs), labels=labels)

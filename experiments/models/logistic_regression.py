@@ -30,14 +30,6 @@ def data():
   return dict(inputs=inputs, labels=labels.astype(np.int32))
 
 
-def standardized(inputs):
-  """Returns inputs with unit variance, and ones as the last column."""
-  scale = inputs.std(axis=0)
-  # A constant column becomes zero, not NaN.
-  inputs = (inputs - inputs.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
-  return np.concatenate([inputs, np.ones([len(inputs), 1])], axis=1)
-
-
 def tfp_model(inputs, labels):
   import tensorflow as tf
   import tensorflow_probability as tfp

@@ -8,9 +8,9 @@ common factors) and a constant 1 as the last, simulated at a fixed seed.
 
 import numpy as np
 
+from experiments.data import datasets
 from experiments.models.logistic_regression import numpyro_model
 from experiments.models.logistic_regression import pymc_model
-from experiments.models.logistic_regression import standardized
 from experiments.models.logistic_regression import tfp_model
 
 __all__ = ['data', 'numpyro_model', 'pymc_model', 'tfp_model']
@@ -23,7 +23,7 @@ def data():
   inputs = common + random.normal(size=(690, 14))
   inputs[:, :4] = inputs[:, :4] > 0.5
   inputs[:, 4:8] = np.exp(0.7 * inputs[:, 4:8])
-  inputs = standardized(inputs)
+  inputs = datasets.design_matrix(inputs)
   weights = random.normal(size=15)
   weights *= np.append(random.uniform(size=14) < 0.6, 1.0)
   labels = random.uniform(size=690) < 1.0 / (1.0 + np.exp(-inputs @ weights))

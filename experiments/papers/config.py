@@ -11,10 +11,10 @@ from pydantic import Field
 
 import experiments.samplers.catalogue
 import experiments.targets  # noqa: F401
-from experiments.papers import explain
 from experiments.run import yaml_files
 from experiments.run.errors import ConfigError
 from experiments.run.errors import shown
+from experiments.targets import registry
 from experiments.targets.registry import METHODS
 from experiments.targets.registry import Parameters
 from experiments.targets.registry import TARGETS
@@ -85,18 +85,10 @@ class Config(Parameters):
 
   def label(self, index):
     """Returns the table's row name of a method."""
-    return self.methods[index].label or self.methods[index].default_label()
+    return self.methods[index].row_label()
 
   def labels(self):
-    return [self.label(index) for index in range(len(self.methods))]
-
-  def cells(self):
-    """Returns (index, label, repeat) of every cell, in the order of work."""
-    return [
-      (index, label, repeat)
-      for index, label in enumerate(self.labels())
-      for repeat in range(self.num_repeats)
-    ]
+    return [method.row_label() for method in self.methods]
 
 
 def load_config(path, overrides=()):
@@ -114,8 +106,8 @@ def load_config(path, overrides=()):
 def parse_config(values):
   """Returns the checked config of nested dicts and lists."""
   values = expand_methods(values)
-  explain.check_names(values)
-  config = explain.checked(Config, values)
+  registry.check_names(values)
+  config = registry.checked(Config, values)
   labels = config.labels()
   repeated = sorted({label for label in labels if labels.count(label) > 1})
   if repeated:

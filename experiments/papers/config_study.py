@@ -49,7 +49,14 @@ class Plan(NamedTuple):
 
 
 def load(path, overrides: Sequence[str] = (), is_smoke: bool = False) -> Study:
-  """Returns the study of a config; see `experiments.papers.load`."""
+  """Returns the study of a config; its methods are cases, its repeats seeds.
+
+  Args:
+    is_smoke: Whether the run should take seconds only.
+
+  Raises:
+    ConfigError: If anything is wrong with the config.
+  """
   config = configs.load_config(path, overrides)
   return study(configs.smoke(config) if is_smoke else config)
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 from arviz_stats.base import array_stats
+from scipy import fft
 
 # Coordinates transformed at once, which bounds the memory of the FFT.
 _BLOCK = 64
@@ -42,18 +43,12 @@ def autocorrelation(draws):
   """
   draws = np.asarray(draws, np.float64)
   num_draws = len(draws)
-  size = _fast_size(2 * num_draws)
+  size = fft.next_fast_len(2 * num_draws, real=True)
   transformed = np.fft.rfft(draws - draws.mean(axis=0), n=size, axis=0)
   power = np.square(transformed.real) + np.square(transformed.imag)
   covariance = np.fft.irfft(power, n=size, axis=0)[:num_draws]
   is_constant = np.ptp(draws, axis=0) == 0
   return covariance / np.where(is_constant, np.nan, covariance[0])
-
-
-def _fast_size(least):
-  """Returns the smallest 4, 5 or 6 times a power of two that is enough."""
-  power = 2 ** int(np.ceil(np.log2(least)))
-  return next(n for n in (5 * power // 8, 6 * power // 8, power) if n >= least)
 
 
 def geyer_ess(draws, transform=lambda x: x):

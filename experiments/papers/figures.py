@@ -13,7 +13,6 @@ from experiments.papers import learned  # noqa: E402
 from experiments.papers import shrinkage  # noqa: E402
 from experiments.papers import sweeps  # noqa: E402
 from experiments.papers import tables  # noqa: E402
-from experiments.papers.labels import in_figure  # noqa: E402
 from experiments.run import store  # noqa: E402
 
 # Name of the trace: (title, whether the curve is smoothed, scale of the axis).
@@ -62,6 +61,11 @@ def draw_all(folder, records, config, target):
       plt.close(figure)
       drawn.append(file)
   return drawn
+
+
+def in_figure(label):
+  """Returns text that matplotlib shows as the label, dollars included."""
+  return label.replace('$', r'\$')
 
 
 def _first_finished(folder, records):

@@ -72,20 +72,16 @@ def compare(target, states):
     draws = values[name]
     if np.ndim(known[0]):
       draws = np.reshape(draws, [*draws.shape[:2], -1])
-      shown = _evenly_spaced(draws.shape[-1])
+      size = draws.shape[-1]
+      shown = np.linspace(0, size - 1, min(size, _MAX_ELEMENTS)).astype(int)
       draws = draws[..., shown]
       known = [np.ravel(part)[shown] for part in known]
-    summaries[name] = _summary(z_scores(draws, *known), *known)
+    summaries[name] = _summary(z_scores(draws, *known), *known[:2])
   return summaries
 
 
-def _evenly_spaced(size):
-  return np.linspace(0, size - 1, min(size, _MAX_ELEMENTS)).astype(int)
-
-
-def _summary(scores, mean, deviation, standard_error):
+def _summary(scores, mean, deviation):
   """Returns moments and scores for a scalar, only the worst for a vector."""
-  del standard_error
   summary = {
     'size': int(np.size(mean)),
     'worst_mean_z': _worst(scores.mean_z),

@@ -5,6 +5,8 @@ import tensorflow as tf
 
 from experiments.run.errors import ConfigError
 
+_LEARNING_RATE = 0.1  # For `climb`, in units of the state.
+
 
 def make_starts(config, target, repeat):
   """Returns starts [num_chains, event_size] in the target's dtype.
@@ -21,7 +23,7 @@ def make_starts(config, target, repeat):
   return np.asarray(starts, target.dtype)
 
 
-def climb(target_log_prob_fn, starts, num_steps, learning_rate=0.1):
+def climb(target_log_prob_fn, starts, num_steps):
   """Returns starts moved up the log density by Adam, each chain by itself.
 
   A sampler whose step is right for the bulk may never leave a far and steep
@@ -31,7 +33,6 @@ def climb(target_log_prob_fn, starts, num_steps, learning_rate=0.1):
   Args:
     target_log_prob_fn: Function of [chains, event_size], returns [chains].
     starts: [chains, event_size].
-    learning_rate: Learning rate of Adam, in units of the state.
   """
 
   @tf.function(jit_compile=True, autograph=False)
@@ -46,7 +47,7 @@ def climb(target_log_prob_fn, starts, num_steps, learning_rate=0.1):
       count = tf.cast(step + 1, x.dtype)
       unbiased = mean / (1 - 0.9**count)
       scale = tf.sqrt(square / (1 - 0.999**count)) + 1e-8
-      return step + 1, x + learning_rate * unbiased / scale, mean, square
+      return step + 1, x + _LEARNING_RATE * unbiased / scale, mean, square
 
     zeros = tf.zeros_like(x)
     return tf.while_loop(

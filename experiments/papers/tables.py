@@ -3,6 +3,7 @@
 Method | Time(s) | Accept rate | ESS (min, med, max) | Min ESS/s (1 st.d.) | ...
 """
 
+import re
 import string
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -11,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.papers.labels import in_markdown
 from experiments.run.store import Record
 
+# What Markdown takes for markup.
+_MARKUP = re.compile(r'([\\`*<>\[\]|$#&~]|(?<!\w)_|_(?!\w))')
 # Heading -> how the numbers of `average` are shown in its cells.
 COLUMNS = {
   'Time(s)': '{seconds:.1f}',
@@ -191,13 +193,13 @@ def to_markdown(title: str, records: Sequence[Record]) -> str:
   """Returns a heading, a table, failures, and errors of known moments."""
   rows = average(records)
   names = columns(rows.values())
-  table = [['Method', *names]]
+  lines = []
   for label, row in rows.items():
     shown = cells(row, names)
     if not row['num_finished']:
       shown = ['failed', *[''] * (len(names) - 2), shown[-1]]
-    table.append([in_markdown(label), *shown])
-  text = f'## {title}\n\n{_markdown(table)}'
+    lines.append([in_markdown(label), *shown])
+  text = f'## {title}\n\n{table(["Method", *names], lines)}\n'
   for label, row in rows.items():
     if row['error']:
       text += in_markdown(f'\n{label} failed: {row["error"]}\n')
@@ -207,12 +209,18 @@ def to_markdown(title: str, records: Sequence[Record]) -> str:
     for quantity, found in (one.record.get('moments') or {}).items()
   ]
   if moments:
-    table = [['Method', *MOMENTS], *moments]
-    text += f'\n{_MOMENTS_TITLE}:\n\n{_markdown(table)}'
+    found = table(['Method', *MOMENTS], moments)
+    text += f'\n{_MOMENTS_TITLE}:\n\n{found}\n'
   return text
 
 
-def _markdown(table):
-  head, *rows = table
-  lines = [head, ['---'] * len(head), *rows]
-  return ''.join(f'| {" | ".join(line)} |\n' for line in lines)
+def in_markdown(text: str) -> str:
+  """Returns Markdown that shows a text as it is, also in a table."""
+  return _MARKUP.sub(r'\\\1', text)
+
+
+def table(head: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
+  """Returns a table in Markdown."""
+  head = list(head)
+  lines = [head, ['---'] * len(head), *lines]
+  return '\n'.join(f'| {" | ".join(map(str, cells))} |' for cells in lines)

@@ -7,10 +7,10 @@ where nothing is built, so this command writes its table between two comments,
 and its figure beside the pages.
 """
 
+from experiments.papers import tables
 from experiments.report import figures
 from experiments.report import records
 from experiments.report import rivals
-from experiments.report import templates
 
 _BEGIN = '<!-- Made by python -m experiments.report readme -->\n'
 _END = '<!-- End of the table -->\n'
@@ -31,7 +31,7 @@ def table() -> str:
   columns = [found[name] for name in _SAMPLERS]
   lines = [list(line) for line in zip(_ROWS, *columns)]
   names = [f'`{rivals.OURS}`', *_SAMPLERS[1:]]
-  return templates.table(['', *names], lines) + '\n'
+  return tables.table(['', *names], lines) + '\n'
 
 
 def write() -> None:

@@ -37,18 +37,12 @@ def render(text):
   return _environment().from_string(text).render()
 
 
-def table(head, lines):
-  """Returns a table in Markdown."""
-  lines = [head, ['---'] * len(head), *lines]
-  return '\n'.join(f'| {" | ".join(map(str, cells))} |' for cells in lines)
-
-
 def _runs(name, first=0, last=None):
   """Returns the table of a config's runs, from `first` to `last`."""
   found = records.rows(f'papers/{name}', 'method')[first:last]
   columns = tables.columns(found)
   lines = [[row['method'], *tables.cells(row, columns)] for row in found]
-  return table(['Method', *columns], lines)
+  return tables.table(['Method', *columns], lines)
 
 
 def _moments(name):
@@ -59,7 +53,7 @@ def _moments(name):
     for row in found
     for moments in row.get('moments', ())
   ]
-  return table(['Method', *tables.MOMENTS], lines)
+  return tables.table(['Method', *tables.MOMENTS], lines)
 
 
 def _yaml(path):
@@ -90,7 +84,7 @@ def _environment():
   def columns_of(found, columns):
     """Returns a table of rows; columns are expressions by heading."""
     cells = [map(shown, each(found, text)) for text in columns.values()]
-    return table(columns, zip(*cells))
+    return tables.table(columns, zip(*cells))
 
   environment.filters.update(
     digits=digits,
@@ -120,7 +114,7 @@ def _environment():
     rivals=rivals,
     rows=records.rows,
     runs=_runs,
-    table=table,
+    table=tables.table,
     yaml=_yaml,
     zip=zip,
   )

@@ -19,7 +19,6 @@ import typer
 
 from experiments.run import engine
 from experiments.run import find
-from experiments.run import quiet
 from experiments.run import store
 from experiments.run import tasks
 from experiments.run.errors import ConfigError
@@ -136,9 +135,8 @@ def run(
       None if python is None else str(python.absolute()),
       executor == 'local' and sys.stdout.isatty(),
     )
-    with quiet.filtered():
-      found = job.load()
-      cells = tasks.cells(found, only or (), chosen_seeds)
+    found = job.load()
+    cells = tasks.cells(found, only or (), chosen_seeds)
     if smoke and not seeds:
       cells = [cell for cell in cells if cell.seed == cells[0].seed]
     place = output or pathlib.Path('results') / (
@@ -251,15 +249,12 @@ def _reported(result: str) -> str:
     ) from None
   names = ('reference', 'overrides', 'is_smoke')
   job = engine.Job(folder=str(folder), **{name: values[name] for name in names})
-  with quiet.filtered():
-    found = job.load()
-    records = store.read(folder)
-    keys = {(cell.case, cell.key) for cell in tasks.cells(found)}
-    records = [
-      record for record in records if (record.case, record.key) in keys
-    ]
-    if found.study.render is not None:
-      return found.study.render(records)
+  found = job.load()
+  records = store.read(folder)
+  keys = {(cell.case, cell.key) for cell in tasks.cells(found)}
+  records = [record for record in records if (record.case, record.key) in keys]
+  if found.study.render is not None:
+    return found.study.render(records)
   return _table(found.name, records)
 
 

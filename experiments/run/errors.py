@@ -6,6 +6,8 @@ The command line shows these errors as one message, without a traceback.
 import difflib
 import reprlib
 
+import pydantic
+
 _MAX_SHOWN = 80
 _MAX_LISTED = 200
 # Longer words are not misspelled names, and comparing them is slow.
@@ -73,14 +75,23 @@ def listed(names, most=_MAX_LISTED):
   return ', '.join(kept)
 
 
-def invalid(error, locate):
-  """Returns a `ConfigError` with a line for each mistake that pydantic found.
+def validated(model, values, locate):
+  """Returns the pydantic model of nested dicts and lists.
 
   Args:
-    error: `pydantic.ValidationError`.
     locate: Function of pydantic's location. It returns the path that a user
       would write, and the keys that are allowed there.
+
+  Raises:
+    ConfigError: If anything is wrong, with a line for each mistake.
   """
+  try:
+    return model.model_validate(values)
+  except pydantic.ValidationError as error:
+    raise ConfigError(_mistakes(error, locate)) from error
+
+
+def _mistakes(error, locate):
   found = error.errors(include_url=False, include_context=False)
   lines = []
   for details in found:
@@ -89,7 +100,7 @@ def invalid(error, locate):
       lines.append(f'and {len(found) - len(lines)} more.')
       break
     lines.append(line)
-  return ConfigError('\n'.join(lines))
+  return '\n'.join(lines)
 
 
 def _explained(details, location, allowed):

@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
-import pydantic
-
 from experiments.run import yaml_files
 from experiments.run.errors import ConfigError
 from experiments.run.errors import did_you_mean
-from experiments.run.errors import invalid
 from experiments.run.errors import listed
 from experiments.run.errors import shown
+from experiments.run.errors import validated
 from experiments.run.study import Settings
 from experiments.run.study import Study
 
@@ -28,8 +26,8 @@ _CONFIGS = ROOT / 'configs'
 # A key of a YAML file, and the module whose `load(path, overrides, is_smoke)`
 # returns its study. Names keep the engine independent of other folders.
 _LOADERS = {
-  'targets': 'experiments.studies.panel',
-  'target': 'experiments.papers',
+  'targets': 'experiments.studies.panel.cells',
+  'target': 'experiments.papers.config_study',
 }
 
 
@@ -132,6 +130,9 @@ def load(
   """
   check(reference)
   path = pathlib.Path(reference)
+  if path.suffix != '.py':
+    # The library imports TensorFlow without the lines that TensorFlow logs.
+    importlib.import_module('tfp_adaptive')
   if path.suffix in ('.yaml', '.yml'):
     values = yaml_files.load(path, overrides)
     loader = next(_LOADERS[key] for key in _LOADERS if key in values)
@@ -156,7 +157,4 @@ def _settings(model: type[Settings], overrides: Sequence[str]) -> Settings:
   values: dict[str, Any] = {}
   for override in overrides:
     yaml_files.override(values, override)
-  try:
-    return model.model_validate(values)
-  except pydantic.ValidationError as error:
-    raise invalid(error, lambda path: (path, model.model_fields)) from error
+  return validated(model, values, lambda path: (path, model.model_fields))

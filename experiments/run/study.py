@@ -8,8 +8,10 @@ machine.
 """
 
 import dataclasses
+import itertools
 import pathlib
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 from typing import Literal
@@ -60,6 +62,11 @@ class Result(NamedTuple):
   record: Mapping[str, Any]
   arrays: Mapping[str, np.ndarray] = {}
   draws: Any = None
+
+
+def pairs(first: Iterable[str], second: Iterable[str]) -> dict[str, tuple]:
+  """Returns the cases {'a | b': (a, b)} of all combinations."""
+  return {f'{a} | {b}': (a, b) for a, b in itertools.product(first, second)}
 
 
 @dataclasses.dataclass(frozen=True)

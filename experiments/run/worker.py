@@ -1,5 +1,6 @@
 """A process that runs some cells; `engine.supervise` starts it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -7,10 +8,8 @@ import sys
 import threading
 import time
 
-from experiments.run import devices
 from experiments.run import engine
 from experiments.run import errors
-from experiments.run import quiet
 from experiments.run.tasks import Cell
 
 
@@ -21,14 +20,40 @@ def main() -> int:
   job = engine.Job(*given['job'])
   cells = [Cell(*cell) for cell in given['cells']]
   try:
-    with quiet.filtered():
-      found = job.load()
-    with devices.on_device(job.device):
+    found = job.load()
+    with on_device(job.device):
       engine.run_cells(job, found, cells)
   except errors.USER_ERRORS as error:
     print(error, file=sys.stderr)
     return engine.REFUSED
   return 0
+
+
+def on_device(kind: str | None = None) -> contextlib.AbstractContextManager:
+  """Returns a context that places all work of TensorFlow on a device.
+
+  Args:
+    kind: 'cpu', 'gpu', or None for what TensorFlow finds first.
+
+  Raises:
+    DeviceError: If there is no such device. The message lists the others.
+  """
+  if kind not in (None, 'cpu', 'gpu'):
+    raise errors.DeviceError(f'--device {kind!r}: allowed are cpu, gpu.')
+  if kind is None and 'tensorflow' not in sys.modules:
+    return contextlib.nullcontext()  # The study does not use TensorFlow.
+  import tensorflow as tf
+
+  if kind == 'gpu' and not tf.config.list_physical_devices('GPU'):
+    found = [device.name for device in tf.config.list_physical_devices()]
+    raise errors.DeviceError(
+      f'--device gpu: TensorFlow sees no GPU, only {", ".join(found)}. Install '
+      'tensorflow[and-cuda] and check the driver, or write --device cpu.'
+    )
+  if kind != 'cpu':
+    # The 10 bits of TF32's mantissa ruin covariances.
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+  return contextlib.nullcontext() if kind is None else tf.device(f'/{kind}:0')
 
 
 def _end_with(parent: int) -> None:

@@ -87,6 +87,10 @@ class MethodParameters(Parameters):
   def default_label(self) -> str:
     return self.name
 
+  def row_label(self) -> str:
+    """Returns the name of the method's row in a table."""
+    return self.label or self.default_label()
+
   def given(self, *names: str) -> dict[str, Any]:
     """Returns {name: value} of the parameters that are not None."""
     values = {name: getattr(self, name) for name in names}

@@ -1,7 +1,8 @@
 """All builders: how each is called, a small problem, and what it can do.
 
-`CASES` is the list for contract tests, tests of few chains, restarts,
-calibration and the lowering for a GPU. One entry adds a builder to all of them.
+One entry in `CASES` adds a builder to the contract tests, restarts, and the
+lowering for a GPU. Its field `calibration` adds the builder to the calibration,
+and `few_chains` to the tests of few chains.
 """
 
 import dataclasses

@@ -25,7 +25,6 @@ import tensorflow_probability as tfp
 from experiments.samplers.base import Cost
 from experiments.samplers.base import Method
 from experiments.samplers.base import MethodParameters
-from experiments.samplers.base import traced
 from experiments.targets.random_draws import standard_normals
 from experiments.targets.random_draws import uniforms
 from experiments.targets.registry import METHODS
@@ -68,6 +67,8 @@ def perturbation_gradient(log_prob_fn, states, signs, perturbation):
 class HamiltonianAbc(tfp.mcmc.TransitionKernel):
   """Stochastic-gradient HMC on a synthetic likelihood, without correction."""
 
+  is_calibrated = False
+
   def __init__(
     self,
     simulator,
@@ -97,10 +98,6 @@ class HamiltonianAbc(tfp.mcmc.TransitionKernel):
   @property
   def parameters(self):
     return self._parameters
-
-  @property
-  def is_calibrated(self):
-    return False
 
   @property
   def num_estimates(self):
@@ -223,7 +220,4 @@ class HamiltonianAbcMethod(MethodParameters):
     # Costs are in units of the target's own estimates, so that they compare.
     per_estimate = num_simulations / max(1, target.num_simulations)
     cost = Cost(target=kernel.num_estimates * per_estimate)
-    trace_fn = traced(
-      num_simulations='num_simulations', is_refreshed='is_refreshed'
-    )
-    return Method(kernel, cost, cost, trace_fn=trace_fn)
+    return Method(kernel, cost, cost)

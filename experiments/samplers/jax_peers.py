@@ -102,7 +102,7 @@ def compiled_sampler(make_algorithm, dtype):
   programs = {}
 
   def sample_fn(init_state, num_results, seed, **unused):
-    check_unthinned(unused)
+    del unused  # `tfpa.sample` takes them.
     jax = import_peer('jax')
     seconds = dict.fromkeys(('compile', 'adaptation', 'sampling'), 0.0)
     with jax_density.precision(dtype):
@@ -125,16 +125,6 @@ def compiled_sampler(make_algorithm, dtype):
     return peer_result(drawn, np.asarray(adapting), seconds)
 
   return sample_fn
-
-
-def check_unthinned(arguments):
-  """Raises ValueError if `tfpa.sample`'s arguments ask for thinning."""
-  if arguments.get('num_steps_between_results'):
-    raise ValueError(
-      'num_steps_between_results: '
-      f'{arguments["num_steps_between_results"]} was given, but the peers do '
-      'not thin. Write 0.'
-    )
 
 
 def peer_result(drawn, adapting, seconds):
@@ -195,7 +185,7 @@ class BlackjaxNuts(JaxPeer):
       blackjax.nuts,
       log_prob,
       is_mass_matrix_diagonal=self.mass_matrix == 'diagonal',
-      adaptation_info_fn=_num_steps_taken,
+      adaptation_info_fn=lambda state, info, _: info.num_integration_steps,
     )
 
     def adapt(key, starts):
@@ -284,7 +274,7 @@ class BlackjaxMeads(JaxPeer):
   def algorithm(self, log_prob, options, num_results):
     blackjax, jnp = import_peer('blackjax'), import_peer('jax.numpy')
     warmup = blackjax.meads_adaptation(
-      log_prob, options.num_chains, adaptation_info_fn=_one_gradient
+      log_prob, options.num_chains, adaptation_info_fn=lambda *_: 1
     )
 
     def adapt(key, starts):
@@ -301,11 +291,6 @@ class BlackjaxMeads(JaxPeer):
     return Algorithm(adapt, draw)
 
 
-def _num_steps_taken(state, info, adaptation_state):
-  del state, adaptation_state
-  return info.num_integration_steps
-
-
 def _chees_info(state, info, adaptation_state):
   """Returns the number of steps and the moving averages of ChEES."""
   del state
@@ -314,11 +299,6 @@ def _chees_info(state, info, adaptation_state):
     adaptation_state.log_trajectory_length_moving_average,
     adaptation_state.log_step_size_moving_average,
   )
-
-
-def _one_gradient(state, info, adaptation_state):
-  del state, info, adaptation_state
-  return 1
 
 
 def _scan(step, key, states, num_results):

@@ -5,6 +5,8 @@ of the prior as well. delta is the `step_size`. A given delta is the first
 value, and the only value with `num_adaptation_steps: 0`.
 """
 
+from collections.abc import Callable
+from typing import ClassVar
 from typing import Literal
 
 import numpy as np
@@ -38,6 +40,10 @@ class Latent(MethodParameters):
       return self.sampler()
     return f'{self.sampler()}, {self.target_accept_prob:g}'
 
+  # The builder, and the parameters that it takes by their own names.
+  builder: ClassVar[Callable]
+  of_builder: ClassVar[tuple[str, ...]] = ()
+
   def sampler(self):
     """Returns the sampler's name in the paper."""
     raise NotImplementedError
@@ -51,15 +57,13 @@ class Latent(MethodParameters):
         'sampler of densities such as nuts.'
       )
 
-  def make(self, builder, target, options, **arguments):
-    """Returns the `Method` of one of the library's builders."""
-    kernel = builder(
+  def build(self, target, options):
+    kernel = self.builder(
       target.latent.log_likelihood_fn,
       options.num_adaptation_steps,
       prior=target.latent.prior,
-      **self.given('target_accept_prob'),
+      **self.given('target_accept_prob', *self.of_builder),
       **({} if self.step_size is None else {'delta': self.step_size}),
-      **arguments,
     )
     return Method(kernel, **costs(kernel), has_step_size=True)
 
@@ -68,11 +72,10 @@ class Latent(MethodParameters):
 class MarginalGradient(Latent):
   """mGrad: the auxiliary variable is integrated out."""
 
+  builder = staticmethod(tfpa.marginal_gradient)
+
   def sampler(self):
     return 'mGrad'
-
-  def build(self, target, options):
-    return self.make(tfpa.marginal_gradient, target, options)
 
 
 @METHODS.register('auxiliary_gradient')
@@ -81,13 +84,11 @@ class AuxiliaryGradient(Latent):
 
   auxiliary: Literal['z', 'u'] = 'z'
 
+  builder = staticmethod(tfpa.auxiliary_gradient)
+  of_builder = ('auxiliary',)
+
   def sampler(self):
     return f'aGrad-{self.auxiliary}'
-
-  def build(self, target, options):
-    return self.make(
-      tfpa.auxiliary_gradient, target, options, auxiliary=self.auxiliary
-    )
 
 
 @METHODS.register('crank_nicolson')
@@ -96,24 +97,21 @@ class CrankNicolson(Latent):
 
   langevin: bool = False
 
+  builder = staticmethod(tfpa.crank_nicolson)
+  of_builder = ('langevin',)
+
   def sampler(self):
     return 'pCNL' if self.langevin else 'pCN'
-
-  def build(self, target, options):
-    return self.make(
-      tfpa.crank_nicolson, target, options, langevin=self.langevin
-    )
 
 
 @METHODS.register('prior_preconditioned_langevin')
 class PriorPreconditionedLangevin(Latent):
   """pMALA: an Euler step preconditioned by the prior covariance."""
 
+  builder = staticmethod(baselines.prior_preconditioned_langevin)
+
   def sampler(self):
     return 'pMALA'
-
-  def build(self, target, options):
-    return self.make(baselines.prior_preconditioned_langevin, target, options)
 
 
 @METHODS.register('elliptical_slice')

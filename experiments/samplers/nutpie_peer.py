@@ -17,7 +17,6 @@ from typing import Literal
 import numpy as np
 
 from experiments.samplers.base import Method
-from experiments.samplers.jax_peers import check_unthinned
 from experiments.samplers.jax_peers import Peer
 from experiments.samplers.jax_peers import peer_result
 from experiments.targets import jax_density
@@ -42,7 +41,7 @@ class Nutpie(Peer):
     compiled = {}
 
     def sample_fn(init_state, num_results, seed, **unused):
-      check_unthinned(unused)
+      del unused  # `tfpa.sample` takes them.
       begin = time.perf_counter()
       if not compiled:
         compiled['density'] = _compiled_density(target)

@@ -19,6 +19,7 @@ from experiments.samplers.base import MethodParameters
 from experiments.samplers.base import NumLeapfrogSteps
 from experiments.samplers.base import traced
 from experiments.targets.registry import METHODS
+from tfp_adaptive.core import proposal
 
 # `sample_snaper_hmc` uses the rest of the adaptation steps as burn-in.
 _SNAPER_ADAPTING = 0.9
@@ -124,12 +125,8 @@ class Nuts(StepSize):
       step_size=_first_step_size(target),
     )
     # The number of leapfrog steps is random, so the trace counts it.
-    return Method(
-      self.adapted(kernel, options),
-      adapting_cost=None,
-      frozen_cost=None,
-      trace_fn=traced(leapfrogs_taken='leapfrogs_taken'),
-    )
+    trace_fn = traced(leapfrogs_taken='leapfrogs_taken')
+    return Method(self.adapted(kernel, options), None, None, trace_fn)
 
 
 @METHODS.register('snaper_hmc')
@@ -164,12 +161,8 @@ class SnaperHmc(MethodParameters):
       reduce_fn=tfp.math.reduce_log_harmonic_mean_exp,
     )
     # All chains share the number of leapfrog steps, jittered at every step.
-    return Method(
-      kernel,
-      adapting_cost=None,
-      frozen_cost=None,
-      trace_fn=traced(leapfrogs_taken='num_leapfrog_steps'),
-    )
+    trace_fn = traced(leapfrogs_taken='num_leapfrog_steps')
+    return Method(kernel, None, None, trace_fn)
 
 
 @METHODS.register('replica_exchange')
@@ -236,25 +229,11 @@ class RiemannianHmc(StepSize):
         f'metric: {target.name} has no constant metric {self.metric!r}; it has '
         f'{", ".join(sorted(factors)) or "none"}.'
       )
-    proposal = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
+    hamiltonian = tfpa.proposals.UncalibratedPreconditionedHamiltonian(
       target.target_log_prob_fn,
-      fixed_preconditioner(factors[self.metric]),
+      proposal.constant(tfpa.preconditioners.cholesky(), factors[self.metric]),
       self.num_leapfrog_steps,
       step_size=target.event_size**-0.25,
     )
-    kernel = tfpa.MetropolisHastings(proposal)
+    kernel = tfpa.MetropolisHastings(hamiltonian)
     return Method(self.adapted(kernel, options), **costs(kernel))
-
-
-def fixed_preconditioner(factor):
-  """Returns a dense preconditioner that is fixed at C.
-
-  Args:
-    factor: C, [d, d] lower triangular.
-  """
-
-  def init(event_size, dtype, scale):
-    del event_size, scale
-    return tf.constant(factor, dtype)
-
-  return tfpa.preconditioners.cholesky(init_scale=1.0)._replace(init=init)

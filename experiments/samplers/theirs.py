@@ -79,8 +79,15 @@ def _pymc(model, num_chains, num_draws, seed, **options):
 def _nutpie(model, num_chains, num_draws, seed, **options):
   import nutpie
 
+  compiled = nutpie.compile_pymc_model(model)
+  return _by_nutpie(compiled, num_chains, num_draws, seed, **options)
+
+
+def _by_nutpie(compiled, num_chains, num_draws, seed, **options):
+  import nutpie
+
   trace = nutpie.sample(
-    nutpie.compile_pymc_model(model),
+    compiled,
     draws=num_draws,
     chains=num_chains,
     cores=1,
@@ -247,15 +254,8 @@ def _nutpie_of_stan(program, num_chains, num_draws, seed):
   text, data = program
   model = nutpie.compile_stan_model(code=text).with_data(**data)
   compiled = clock.read()
-  trace = nutpie.sample(
-    model,
-    draws=num_draws,
-    chains=num_chains,
-    cores=1,
-    seed=seed + 1,
-    progress_bar=False,
-  )
-  return {**_arviz(trace, 'logp'), **_compilation(compiled)}
+  found = _by_nutpie(model, num_chains, num_draws, seed + 1)
+  return {**found, **_compilation(compiled)}
 
 
 def _compilation(cost):

@@ -142,10 +142,7 @@ def sampler(compiled, form, time_adaptation):
   """Returns a function with the keyword arguments of `tfpa.sample`."""
 
   def sample_fn(init_state, num_results, seed, **unused):
-    if unused.get('num_steps_between_results'):
-      raise ValueError(
-        'num_steps_between_results: windowed_nuts does not thin. Write 0.'
-      )
+    del unused  # `tfpa.sample` takes them.
     start = form.to_form(tf.convert_to_tensor(init_state))
     arguments = (start, tf.constant(seed))
     states, trace, seconds = _timed(compiled, (*arguments, num_results))
@@ -175,20 +172,14 @@ def _timed(compiled, arguments):
   """Returns states, trace on the host, and the seconds of a run."""
   # The first call compiles the program, which XLA does again for every seed.
   # The second call is timed.
-  *_, first_seconds = _run(compiled, arguments)
-  states, trace, seconds = _run(compiled, arguments)
-  compile_seconds = max(first_seconds - seconds, 0.0)
+  taken = []
+  for _ in range(2):
+    start = time.perf_counter()
+    states, trace = compiled(*arguments)
+    trace = {name: value.numpy() for name, value in trace.items()}
+    states = states.numpy()
+    taken.append(time.perf_counter() - start)
+  first, seconds = taken
   # All seconds count as sampling unless `sampler` separates adaptation.
-  return (
-    states,
-    trace,
-    {'compile': compile_seconds, 'adaptation': 0.0, 'sampling': seconds},
-  )
-
-
-def _run(compiled, arguments):
-  """Returns states and trace on the host, and the seconds of the call."""
-  start = time.perf_counter()
-  states, trace = compiled(*arguments)
-  trace = {name: value.numpy() for name, value in trace.items()}
-  return states.numpy(), trace, time.perf_counter() - start
+  phases = {'adaptation': 0.0, 'sampling': seconds}
+  return states, trace, {'compile': max(first - seconds, 0.0), **phases}

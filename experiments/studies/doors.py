@@ -13,7 +13,7 @@ import numpy as np
 import tfp_adaptive as tfpa
 from experiments import models
 from experiments.run.errors import Refused
-from experiments.run.study import Settings
+from experiments.run.study import pairs
 from experiments.run.study import Study
 from experiments.run.study import Work
 from experiments.samplers import on_models
@@ -72,16 +72,6 @@ _DOORS: dict[str, Callable] = {
 }
 
 
-def _cases(settings: Settings) -> dict[str, tuple[str, str]]:
-  """Returns {'model | sampler': (model, sampler)}."""
-  del settings
-  return {
-    f'{model} | {sampler}': (model, sampler)
-    for model in MODELS
-    for sampler in (*_DOORS, *_PEERS)
-  }
-
-
 def _gap(model, own):
   """Returns the largest relative difference of log densities at 20 points.
 
@@ -136,5 +126,9 @@ def _through(door, module, data, seed, work):
 
 
 STUDY = Study(
-  _cases, _run, process='cell', max_seconds=900.0, prepare=rivals.prepare
+  lambda settings: pairs(MODELS, (*_DOORS, *_PEERS)),
+  _run,
+  process='cell',
+  max_seconds=900.0,
+  prepare=rivals.prepare,
 )

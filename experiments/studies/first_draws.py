@@ -15,7 +15,6 @@ import tensorflow_probability as tfp
 from experiments import models
 from experiments.data import datasets
 from experiments.models import posteriordb
-from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work
 from experiments.samplers import on_models
@@ -98,12 +97,6 @@ _MODELS = {
 }
 
 
-def _cases(settings: Settings):
-  """Returns {model: function of the work}."""
-  del settings
-  return _MODELS
-
-
 def _run(build, seed: int, work: Work):
   """Returns the record of two calls."""
   begin = time.monotonic()
@@ -121,4 +114,10 @@ def _run(build, seed: int, work: Work):
   return record
 
 
-STUDY = Study(_cases, _run, seeds=(0, 1, 2), process='cell', max_seconds=900.0)
+STUDY = Study(
+  lambda settings: _MODELS,
+  _run,
+  seeds=(0, 1, 2),
+  process='cell',
+  max_seconds=900.0,
+)

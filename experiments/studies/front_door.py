@@ -9,7 +9,6 @@ and with the truth. The full S&P 500 path has ten times the gradients:
 """
 
 import functools
-import pathlib
 import time
 import warnings
 from typing import Any
@@ -20,6 +19,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from experiments.papers import diagnostics
+from experiments.run import find
 from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work
@@ -28,8 +28,6 @@ from experiments.studies.panel import truth as truth_lib
 from experiments.studies.panel.config import load_panel
 from tfp_adaptive.driver import convergence
 from tfp_adaptive.posterior.judge import tails
-
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Choice(Settings):
@@ -47,13 +45,13 @@ class Case(NamedTuple):
 
 def cases(settings: Choice) -> dict[str, Case]:
   """Returns the targets of the panel by label."""
-  labels = load_panel(_ROOT / settings.panel).targets
+  labels = load_panel(find.ROOT / settings.panel).targets
   return {label: Case(settings.panel, label) for label in labels}
 
 
 def run(case: Case, seed: int, work: Work) -> dict[str, Any]:
   """Returns the choices, the verdict and the errors of one call."""
-  panel = load_panel(_ROOT / case.panel)
+  panel = load_panel(find.ROOT / case.panel)
   target, truth = _target(case, work.data_dir)
   begin = time.monotonic()
   with warnings.catch_warnings():
@@ -99,7 +97,7 @@ STUDY = Study(cases, run, Choice, seeds=tuple(range(10)))
 @functools.lru_cache(maxsize=1)  # All seeds of a target share its compilations.
 def _target(case, data_dir):
   """Returns the target and its truth, which may be `None`."""
-  return load_panel(_ROOT / case.panel).problem(case.target, data_dir)
+  return load_panel(find.ROOT / case.panel).problem(case.target, data_dir)
 
 
 def _errors(target, truth, states):

@@ -20,6 +20,7 @@ from experiments.models import posteriordb
 from experiments.models.posteriordb import reference as reference_lib
 from experiments.models.posteriordb.posterior import named
 from experiments.run.errors import DataError
+from experiments.run.study import pairs
 from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work
@@ -45,12 +46,7 @@ class _Settings(Settings):
 def _cases(settings: _Settings) -> dict[str, tuple[str, str]]:
   """Returns {'posterior | sampler': (posterior, sampler)}."""
   others = (_IN_FLOAT32, *_STAN) if settings.others else ()
-  samplers = [on_models.OURS, *others]
-  return {
-    f'{name} | {sampler}': (name, sampler)
-    for name in posteriordb.NAMES
-    for sampler in samplers
-  }
+  return pairs(posteriordb.NAMES, (on_models.OURS, *others))
 
 
 def _folder(work: Work) -> pathlib.Path:

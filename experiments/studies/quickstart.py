@@ -17,6 +17,7 @@ import numpy as np
 
 from experiments import models
 from experiments.run import store
+from experiments.run.study import pairs
 from experiments.run.study import Result
 from experiments.run.study import Study
 from experiments.run.study import Work
@@ -55,19 +56,9 @@ _POSTERIORS = {
 }
 
 
-def _cases(settings) -> dict[str, tuple[_Posterior, str]]:
-  """Returns {'posterior | sampler': (posterior, sampler)}."""
-  del settings
-  return {
-    f'{name} | {sampler}': (posterior, sampler)
-    for name, posterior in _POSTERIORS.items()
-    for sampler in on_models.SAMPLERS
-  }
-
-
-def _run(case: tuple[_Posterior, str], seed: int, work: Work) -> Result:
+def _run(case: tuple[str, str], seed: int, work: Work) -> Result:
   """Returns the record of one run, and the draws for the figures."""
-  posterior, sampler = case
+  posterior, sampler = _POSTERIORS[case[0]], case[1]
   module = models.load(posterior.model)
   outcome = on_models.run(
     sampler, lambda: module.tfp_model(**module.data()), seed, work.progress
@@ -211,8 +202,10 @@ def _verdict(row):
   ]
 
 
-def _render(records: list[store.Record]) -> str:
-  return f'```text\n{to_text(_rows(records))}```\n'
-
-
-STUDY = Study(_cases, _run, process='cell', render=_render, finish=_finish)
+STUDY = Study(
+  lambda settings: pairs(_POSTERIORS, on_models.SAMPLERS),
+  _run,
+  process='cell',
+  render=lambda records: f'```text\n{to_text(_rows(records))}```\n',
+  finish=_finish,
+)

@@ -9,6 +9,7 @@ rounding  One unknown, the log or logit of a mean, and many rows. The density
 seconds   Times of calls with `max_seconds`.
 """
 
+import functools
 import itertools
 import time
 import warnings
@@ -41,13 +42,6 @@ class Sizes(Settings):
 
   def smoke(self) -> 'Sizes':
     return Sizes(num_regressions=1, num_rows=(1000,))
-
-
-class Case(NamedTuple):
-  """A function that runs a case, and its arguments."""
-
-  function: Callable
-  arguments: tuple
 
 
 def regression(number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -223,8 +217,8 @@ def _timed_models():
   return dict(normal=(normal, 3), funnel=(funnel, 10), logistic=(logistic, 6))
 
 
-def cases(settings: Sizes) -> dict[str, Case]:
-  """Returns all cases by name: the study and the arguments."""
+def cases(settings: Sizes) -> dict[str, Callable]:
+  """Returns all cases by name, functions without arguments."""
   positive = ('poisson', 'gamma', 'negative_binomial')
   means = {**dict.fromkeys(positive, (0.1, 10.0, 1e4))}
   means.update(normal=(0.1, 1e4), logistic=(0.1, 0.5))
@@ -244,19 +238,19 @@ def cases(settings: Sizes) -> dict[str, Case]:
     ),
   }
   return {
-    ' | '.join(map(str, (name, *values))): Case(function, values)
+    ' | '.join(map(str, (name, *values))): functools.partial(function, *values)
     for (name, function), rows in arguments.items()
     for values in rows
   }
 
 
-def run(case: Case, seed: int, work: Work) -> dict[str, Any]:
+def run(case: Callable, seed: int, work: Work) -> dict[str, Any]:
   """Returns the verdict, the cost and the errors of a call."""
   del seed, work  # Every case has its own seed.
   begin = time.process_time()
   with warnings.catch_warnings():
     warnings.simplefilter('ignore')
-    posterior, found = case.function(*case.arguments)
+    posterior, found = case()
   return dict(
     converged=posterior.converged,
     failed=posterior.failed,

@@ -11,6 +11,7 @@ import pydantic
 
 from experiments import models
 from experiments.data import datasets
+from experiments.run.study import pairs
 from experiments.run.study import Settings
 from experiments.run.study import Study
 from experiments.run.study import Work
@@ -31,11 +32,7 @@ def _cases(settings: _Settings) -> dict[str, tuple[str, str]]:
     if language != theirs.STAN
     and (settings.others or not on_models.is_long(name))
   ]
-  return {
-    f'{model} | {sampler}': (model, sampler)
-    for model in models.MODELS
-    for sampler in (*on_models.SAMPLERS, *chosen)
-  }
+  return pairs(models.MODELS, (*on_models.SAMPLERS, *chosen))
 
 
 def prepare(work: Work) -> None:

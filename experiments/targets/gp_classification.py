@@ -26,13 +26,6 @@ from experiments.targets.base import TargetParameters
 from experiments.targets.registry import TARGETS
 
 
-def standardized(inputs):
-  """Returns the columns with mean 0 and variance 1; constant ones become 0."""
-  inputs = np.asarray(inputs, np.float64)
-  scale = inputs.std(axis=0)
-  return (inputs - inputs.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
-
-
 def gp_classification_target(name, covariance, labels, dtype='float32'):
   """Returns the posterior of a latent field given binary labels.
 
@@ -65,7 +58,7 @@ class GpClassification(TargetParameters):
 
   def build(self, context):
     inputs, labels = datasets.load(self.dataset, context.data_dir)
-    inputs = standardized(inputs)
+    inputs = datasets.standardized(inputs)
     length = self.squared_length_scale or latent.half_mean_square(inputs)
     covariance = latent.squared_exponential(inputs, self.variance, length)
     return gp_classification_target(

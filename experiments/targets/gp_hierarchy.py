@@ -24,7 +24,6 @@ from experiments.targets import latent
 from experiments.targets.base import Hierarchy
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
-from experiments.targets.gp_classification import standardized
 from experiments.targets.registry import TARGETS
 
 _START_AMPLITUDE = 2.0
@@ -90,7 +89,7 @@ class GpHierarchy(TargetParameters):
     inputs, labels = datasets.load(self.dataset, context.data_dir)
     return gp_hierarchy_target(
       f'gp_hierarchy_{self.dataset}',
-      standardized(inputs),
+      datasets.standardized(inputs),
       labels,
       context.dtype,
       self.jitter,

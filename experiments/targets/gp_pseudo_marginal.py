@@ -32,7 +32,6 @@ from experiments.data import datasets
 from experiments.data.sources import BINARY
 from experiments.targets.base import Target
 from experiments.targets.base import TargetParameters
-from experiments.targets.gp_classification import standardized
 from experiments.targets.random_draws import standard_normals
 from experiments.targets.registry import TARGETS
 
@@ -181,7 +180,7 @@ class GpPseudoMarginal(TargetParameters):
     inputs, labels = datasets.load(self.dataset, context.data_dir)
     return gp_pseudo_marginal_target(
       f'gp_pseudo_marginal_{self.dataset}',
-      standardized(inputs),
+      datasets.standardized(inputs),
       labels,
       self.num_draws,
       self.jitter,

@@ -85,12 +85,16 @@ def gym_target(name, model, dtype):
     sample_prior=sample_prior if is_bayesian else None,
     constrain=constrain,
     structures=_STRUCTURES.get(name),
-    ground_truth=_ground_truth(identity),
+    ground_truth=ground_truth(identity),
   )
 
 
-def _ground_truth(moments):
-  """Returns {name: (mean, deviation, standard error of the mean)}, or None."""
+def ground_truth(moments):
+  """Returns {name: (mean, deviation, standard error of the mean)}, or None.
+
+  Args:
+    moments: A sample transformation of a model.
+  """
   if moments.ground_truth_standard_deviation is None:
     return None
   means = _named(moments.ground_truth_mean)

@@ -8,6 +8,7 @@ density of x, which exists if C has an inverse.
 
 import numpy as np
 import tensorflow as tf
+from sklearn.metrics.pairwise import rbf_kernel
 
 import tfp_adaptive as tfpa
 from experiments.targets.base import LatentGaussian
@@ -31,12 +32,7 @@ def squared_exponential(inputs, variance, squared_length_scale):
     squared_length_scale: l^2, in squared units of the inputs.
   """
   inputs = np.asarray(inputs, np.float64)
-  norms = np.sum(inputs**2, axis=-1)
-  squares = norms[:, None] + norms - 2.0 * inputs @ inputs.T
-  # Rounding errors remain on the diagonal, and can be negative.
-  squares = np.maximum(0.5 * (squares + squares.T), 0.0)
-  np.fill_diagonal(squares, 0.0)
-  return variance * np.exp(-0.5 * squares / squared_length_scale)
+  return variance * rbf_kernel(inputs, gamma=0.5 / squared_length_scale)
 
 
 def spectral_prior(covariance, dtype):

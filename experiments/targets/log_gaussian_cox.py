@@ -22,6 +22,7 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 from pydantic import Field
+from scipy.spatial import distance as distance_lib
 
 import tfp_adaptive as tfpa
 from experiments.data import datasets
@@ -44,11 +45,8 @@ def length_scale(num_cells, distance):
 
 def cell_covariance(num_cells, distance):
   """Returns C, [n^2, n^2] float64, for cells counted row by row."""
-  axis = np.arange(num_cells, dtype=np.float64)
-  rows, columns = (
-    part.ravel() for part in np.meshgrid(axis, axis, indexing='ij')
-  )
-  gaps = np.hypot(rows[:, None] - rows, columns[:, None] - columns)
+  cells = np.indices((num_cells, num_cells)).reshape(2, -1).T
+  gaps = distance_lib.cdist(cells, cells)
   return VARIANCE * np.exp(-gaps / length_scale(num_cells, distance))
 
 

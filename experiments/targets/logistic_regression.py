@@ -18,16 +18,6 @@ from experiments.targets.base import TargetParameters
 from experiments.targets.registry import TARGETS
 
 
-def design_matrix(inputs, standardize=True):
-  """Returns inputs with unit variance, and ones as the last column."""
-  inputs = np.asarray(inputs, np.float64)
-  if standardize:
-    scale = inputs.std(axis=0)
-    # A constant column becomes zero, not NaN.
-    inputs = (inputs - inputs.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
-  return np.concatenate([inputs, np.ones([len(inputs), 1])], axis=1)
-
-
 def logistic_regression_target(name, inputs, labels, dtype):
   """Returns the posterior of the weights under a N(0, I) prior.
 
@@ -70,7 +60,7 @@ class LogisticRegression(TargetParameters):
     inputs, labels = datasets.load(self.dataset, context.data_dir)
     return logistic_regression_target(
       f'logistic_regression_{self.dataset}',
-      design_matrix(inputs, self.standardize),
+      datasets.design_matrix(inputs, self.standardize),
       labels,
       context.dtype,
     )

@@ -13,13 +13,15 @@ References: Marjoram et al. (2003); Wood (2010); Meeds, Leenders and Welling
 (2015), 2, https://arxiv.org/abs/1503.01916.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
+
+tfd = tfp.distributions
 
 
 class Simulator(NamedTuple):
@@ -43,16 +45,8 @@ def kernel_log_likelihood(simulator, states, noise):
     noise: Standard normals, [S, chains..., noise_size].
   """
   simulated = simulator.simulate_fn(states, noise)
-  misfit = tf.reduce_sum(tf.square(simulator.observed - simulated), axis=-1)
-  variance = simulator.tolerance**2
-  size = len(simulator.observed)
-  log_kernels = -0.5 * misfit / variance
-  num_simulations = tf.cast(tf.shape(noise)[0], misfit.dtype)
-  return (
-    tf.reduce_logsumexp(log_kernels, axis=0)
-    - tf.math.log(num_simulations)
-    - 0.5 * size * math.log(2 * math.pi * variance)
-  )
+  kernels = tfd.Independent(tfd.Normal(simulated, simulator.tolerance), 1)
+  return tfp.math.reduce_logmeanexp(kernels.log_prob(simulator.observed), 0)
 
 
 def synthetic_log_likelihood(simulator, states, noise):
@@ -63,25 +57,11 @@ def synthetic_log_likelihood(simulator, states, noise):
     noise: Standard normals, [S, chains..., noise_size], S at least 2.
   """
   simulated = simulator.simulate_fn(states, noise)
-  mean = tf.reduce_mean(simulated, axis=0)
-  # Shape [chains..., data_size, S].
-  centered = tf.linalg.matrix_transpose(_simulations_last(simulated - mean))
-  degrees = tf.cast(tf.shape(noise)[0] - 1, simulated.dtype)
-  covariance = tf.matmul(centered, centered, transpose_b=True) / degrees
+  count = tf.cast(tf.shape(noise)[0], simulated.dtype)
+  covariance = count / (count - 1.0) * tfp.stats.covariance(simulated)
   size = len(simulator.observed)
   covariance += simulator.tolerance**2 * tf.eye(size, dtype=simulated.dtype)
-  factor = tf.linalg.cholesky(covariance)
-  residual = (simulator.observed - mean)[..., tf.newaxis]
-  scaled = tf.linalg.triangular_solve(factor, residual)[..., 0]
-  log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
-  return (
-    -0.5 * tf.reduce_sum(tf.square(scaled), axis=-1)
-    - log_det
-    - 0.5 * size * math.log(2 * math.pi)
+  fitted = tfd.MultivariateNormalTriL(
+    tf.reduce_mean(simulated, axis=0), tf.linalg.cholesky(covariance)
   )
-
-
-def _simulations_last(simulated):
-  """Returns [chains..., S, data_size] of [S, chains..., data_size]."""
-  rank = simulated.shape.rank
-  return tf.transpose(simulated, [*range(1, rank - 1), 0, rank - 1])
+  return fitted.log_prob(simulator.observed)

@@ -33,7 +33,8 @@ from inference_gym.internal import data as gym_data
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.targets import jax_volatility
+from experiments.targets import gym as gym_targets
+from experiments.targets import jax_density
 from experiments.targets import volatility_forms
 from experiments.targets.autoregression import over_days
 from experiments.targets.autoregression import sum_days
@@ -67,14 +68,11 @@ def stochastic_volatility_target(
 
   def constrain(states):
     values = volatility_forms.read(states, parameterization)
-    path = over_days(values.mean, num_days) + values.scaled_path * over_days(
-      values.shock_scale, num_days
-    )
     return {
       'mean_log_volatility': values.mean[..., 0].numpy(),
       'persistence_of_volatility': values.persistence[..., 0].numpy(),
       'white_noise_shock_scale': values.shock_scale[..., 0].numpy(),
-      'log_volatility': path.numpy(),
+      'log_volatility': _log_volatility(values).numpy(),
     }
 
   level = np.log(squares.mean())
@@ -113,14 +111,7 @@ def ground_truth(num_days):
   if num_days not in models:
     return None
   moments = models[num_days]().sample_transformations['identity']
-  return {
-    name: (
-      np.asarray(moments.ground_truth_mean[name], np.float64),
-      np.asarray(moments.ground_truth_standard_deviation[name], np.float64),
-      np.asarray(moments.ground_truth_mean_standard_error[name], np.float64),
-    )
-    for name in moments.ground_truth_mean
-  }
+  return gym_targets.ground_truth(moments)
 
 
 def log_likelihood(path, squares):
@@ -148,18 +139,22 @@ def log_prior_of_level(mean, raw_shock_scale, prior):
   )
 
 
+def _log_volatility(values):
+  """Returns h, [chains..., num_days]."""
+  num_days = values.scaled_path.shape[-1]
+  return over_days(values.mean, num_days) + values.scaled_path * over_days(
+    values.shock_scale, num_days
+  )
+
+
 def _log_prob_fn(squares, parameterization, prior):
   """Returns the log density of a state in one parameterization."""
-  num_days = len(squares)
 
   def target_log_prob_fn(x):
     _, mean, raw_persistence, raw_shock_scale = volatility_forms.split(x)
     values = volatility_forms.read(x, parameterization)
-    path = over_days(values.mean, num_days) + values.scaled_path * over_days(
-      values.shock_scale, num_days
-    )
     return (
-      log_likelihood(path, squares)
+      log_likelihood(_log_volatility(values), squares)
       + values.log_prior_of_path
       + log_prior_of_level(mean[..., 0], raw_shock_scale[..., 0], prior)
       + _log_prior_of_persistence(raw_persistence[..., 0])
@@ -170,7 +165,7 @@ def _log_prob_fn(squares, parameterization, prior):
 
 def _of_centered(squares, prior):
   """Returns the fields of a `Target` that only the centered form has."""
-  density = jax_volatility.centered_volatility(squares, PRIOR_SCALES[prior])
+  density = jax_density.centered_volatility(squares, PRIOR_SCALES[prior])
   hierarchy = _hierarchy(squares, prior)
   return {'hierarchy': hierarchy, 'jax_log_prob_fn': density}
 

@@ -117,15 +117,7 @@ def compare(draws: Draws, reference: Mapping[str, Moments]) -> Comparison:
   Args:
     draws: [draws, chains] by the name of the scalar.
     reference: `Moments` by the name of the scalar, for the same names.
-
-  Raises:
-    ValueError: If the names differ.
   """
-  if set(draws) != set(reference):
-    raise ValueError(
-      f'The draws are of {sorted(draws)}, but the reference is of '
-      f'{sorted(reference)}.'
-    )
   values = np.stack([draws[name] for name in reference], axis=-1)
   center = np.array([entry.mean for entry in reference.values()])
   pairs = list(zip(reference, moments(values, center), reference.values()))

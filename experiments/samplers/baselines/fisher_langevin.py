@@ -80,9 +80,6 @@ def fisher_adaptive_langevin(
 
   Raises:
     ValueError: If an argument is not allowed.
-
-  References:
-    Titsias (2023), Algorithm 1, https://arxiv.org/abs/2305.14442.
   """
   if preconditioner is None:
     preconditioner = tfpa.preconditioners.cholesky()

@@ -59,10 +59,8 @@ def kernel_adaptive_metropolis(
     A `tfp.mcmc.TransitionKernel`.
 
   Raises:
+    TypeError: If the target is not a function.
     ValueError: If an argument is not allowed.
-
-  References:
-    Sejdinovic et al. (2014), https://arxiv.org/abs/1307.5302.
   """
   proposal = UncalibratedKernelAdaptive(
     target_log_prob_fn,
@@ -105,6 +103,11 @@ class KernelAdaptiveResults(
   __slots__ = ()
 
 
+def _argument(name):
+  """Returns the property of an argument of the constructor."""
+  return property(lambda self: self._parameters[name])
+
+
 class UncalibratedKernelAdaptive(kernel_base.Kernel):
   """Proposes y ~ N(x, s^2 (gamma^2 I + M(x) H M(x)^T)), without gradients.
 
@@ -128,24 +131,9 @@ class UncalibratedKernelAdaptive(kernel_base.Kernel):
     target_is_stochastic=False,
     name=None,
   ):
-    """Builds the kernel; no Tensor is created here.
+    """Builds the kernel; arguments as for `kernel_adaptive_metropolis`.
 
-    Args:
-      target_log_prob_fn: Log density as in TFP. If it is stochastic, it is
-        called with `seed=seed` as well, a [2] int32 for all chains.
-      surrogate: An `interfaces.Surrogate` whose params have `points`,
-        `weights` and `bandwidth`: `kernel_subsample()`.
-      step_size: s, in squared units of the state, because M is in inverse
-        units. [] or [chains..., 1].
-      noise_scale: gamma, in inverse units of the state; a positive float.
-      target_is_stochastic: Whether the target returns the log of an unbiased
-        random estimate of the density; accepted estimates are kept.
-      name: Prefix of op names.
-
-    Raises:
-      TypeError: If the target is not a function.
-      ValueError: If a scale is not positive, or the signature of the target
-        does not fit.
+    A step size may be [chains..., 1], and `name` is the prefix of op names.
     """
     if not callable(target_log_prob_fn):
       raise TypeError(
@@ -174,25 +162,11 @@ class UncalibratedKernelAdaptive(kernel_base.Kernel):
       ),
     )
 
-  @property
-  def target_log_prob_fn(self):
-    return self._parameters['target_log_prob_fn']
-
-  @property
-  def surrogate(self):
-    return self._parameters['surrogate']
-
-  @property
-  def step_size(self):
-    return self._parameters['step_size']
-
-  @property
-  def noise_scale(self):
-    return self._parameters['noise_scale']
-
-  @property
-  def target_is_stochastic(self):
-    return self._parameters['target_is_stochastic']
+  target_log_prob_fn = _argument('target_log_prob_fn')
+  surrogate = _argument('surrogate')
+  step_size = _argument('step_size')
+  noise_scale = _argument('noise_scale')
+  target_is_stochastic = _argument('target_is_stochastic')
 
   def cost(self, adapting):
     """Returns the target calls of one step per chain."""

@@ -53,10 +53,6 @@ def kernel_subsample(num_points=1000):
 
   Raises:
     ValueError: If `num_points` is not allowed.
-
-  References:
-    Sejdinovic, Strathmann, Lomeli, Andrieu and Gretton (2014),
-    https://arxiv.org/abs/1307.5302.
   """
   arguments.check_count(num_points, 'num_points', 1000)
   return interfaces.Surrogate(

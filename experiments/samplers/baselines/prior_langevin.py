@@ -37,10 +37,6 @@ def prior_preconditioned_langevin(
 
   Raises:
     ValueError: If an argument is not allowed.
-
-  References:
-    Titsias and Papaspiliopoulos (2018), section 3.2,
-    https://arxiv.org/abs/1610.09641.
   """
   return latent_proposal.adapted(
     UncalibratedPriorLangevin(log_likelihood_fn, prior, delta),

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+from experiments.papers import tables
 from experiments.run.store import Record
 from experiments.run.study import Study
 from experiments.run.study import Work
@@ -37,9 +38,8 @@ CAUGHT_BELOW = 1e-6
 # Fewer data sets, as with `--smoke`, have no power.
 _LEAST_CHAINS = 100
 _HEADER = (
-  '| Kernel | Model | Steps that move | Ranks: p | at | Geweke: p | at (z) '
-  '| Verdict | Power |\n'
-  '| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n'
+  *('Kernel', 'Model', 'Steps that move', 'Ranks: p', 'at', 'Geweke: p'),
+  *('at (z)', 'Verdict', 'Power'),
 )
 
 
@@ -183,19 +183,20 @@ def to_markdown(rows: Mapping[str, Mapping[str, Any]]) -> str:
     kernel, model = case.split(' | ')
     p_values, scores = row['rank_p_values'], row['geweke_z_scores']
     at = max(scores, key=lambda name: abs(scores[name]))
-    cells = [
-      kernel + (' (broken)' if row['is_control'] else ''),
-      model,
-      f'{row["move_share"]:.2f}',
-      f'{row["rank_p"]:.2g}',
-      min(p_values, key=p_values.get).replace('_', ' '),
-      f'{row["geweke_p"]:.2g}',
-      f'{at.replace("_", " ")} ({scores[at]:.1f})',
-      verdict(row, lowest)[0],
-      ', '.join(f'{share:.2f}' for share in row.get('power', ())),
-    ]
-    lines.append(f'| {" | ".join(cells)} |\n')
-  return _HEADER + ''.join(lines)
+    lines.append(
+      [
+        kernel + (' (broken)' if row['is_control'] else ''),
+        model,
+        f'{row["move_share"]:.2f}',
+        f'{row["rank_p"]:.2g}',
+        min(p_values, key=p_values.get).replace('_', ' '),
+        f'{row["geweke_p"]:.2g}',
+        f'{at.replace("_", " ")} ({scores[at]:.1f})',
+        verdict(row, lowest)[0],
+        ', '.join(f'{share:.2f}' for share in row.get('power', ())),
+      ]
+    )
+  return tables.table(_HEADER, lines) + '\n'
 
 
 def _finished(records: list[Record]) -> dict[str, dict[str, Any]]:

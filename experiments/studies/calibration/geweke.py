@@ -44,11 +44,7 @@ def z_scores(marginal, averages):
   Returns:
     [...]; standard normal if the kernel is right.
   """
-  variance = sum(
-    np.var(sample, axis=-1, ddof=1) / sample.shape[-1]
-    for sample in (marginal, averages)
-  )
-  return (averages.mean(axis=-1) - marginal.mean(axis=-1)) / variance**0.5
+  return stats.ttest_ind(averages, marginal, axis=-1, equal_var=False).statistic
 
 
 def p_values(z):

@@ -62,7 +62,8 @@ def p_value(found: np.ndarray, num_ranks: int) -> float:
 def _exit_probability(num_draws, num_ranks, smallest):
   """Returns P(any tail probability <= smallest)."""
   is_outside = _tails(num_draws, num_ranks) <= smallest * (1.0 + 1e-9)
-  mass, left = _first_counts(num_draws, num_ranks), 0.0
+  first_counts = stats.binom(num_draws, 1.0 / num_ranks)
+  mass, left = first_counts.pmf(np.arange(num_draws + 1)), 0.0
   for place, transition in enumerate(_transitions(num_draws, num_ranks)):
     left += np.sum(mass[is_outside[place]])
     mass = np.where(is_outside[place], 0.0, mass) @ transition
@@ -76,10 +77,6 @@ def _tails(num_draws, num_ranks):
   shares = np.arange(1, num_ranks)[:, np.newaxis] / num_ranks
   law = stats.binom(num_draws, shares)
   return np.minimum(law.cdf(counts), law.sf(counts - 1))
-
-
-def _first_counts(num_draws, num_ranks):
-  return stats.binom.pmf(np.arange(num_draws + 1), num_draws, 1.0 / num_ranks)
 
 
 @functools.lru_cache(maxsize=4)

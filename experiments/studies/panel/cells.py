@@ -46,8 +46,15 @@ class Case:
     self.runner: _Runner | None = None
 
 
-def study(path, overrides=(), is_smoke: bool = False) -> Study:
-  """Returns the study of a panel's YAML file; see `load`."""
+def load(path, overrides=(), is_smoke: bool = False) -> Study:
+  """Returns the study of a panel's YAML file.
+
+  Args:
+    is_smoke: Whether the run should take seconds only.
+
+  Raises:
+    ConfigError: If anything is wrong with the config or its checks.
+  """
   panel = load_panel(path, (*overrides, *(_SMOKE if is_smoke else ())))
   return Study(
     cases=lambda settings: {

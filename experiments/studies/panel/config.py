@@ -13,13 +13,13 @@ from typing import NamedTuple
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.papers import explain
 from experiments.papers.config import Config
 from experiments.papers.config import expand_methods
 from experiments.papers.config import Init
 from experiments.papers.config import MAX_CHAINS
 from experiments.papers.config import MAX_NAME
 from experiments.papers.config import NAME_PATTERN
+from experiments.run import find
 from experiments.run import yaml_files
 from experiments.run.errors import ConfigError
 from experiments.run.errors import did_you_mean
@@ -28,6 +28,7 @@ from experiments.run.errors import shortened
 from experiments.run.errors import shown
 from experiments.run.store import digest
 from experiments.studies.panel import truth as truths
+from experiments.targets import registry
 from experiments.targets.base import BuildContext
 from experiments.targets.base import Target
 from experiments.targets.registry import METHODS
@@ -35,12 +36,7 @@ from experiments.targets.registry import Parameters
 from experiments.targets.registry import TARGETS
 
 # The committed panel.
-DEFAULT = (
-  pathlib.Path(__file__).resolve().parents[3]
-  / 'configs'
-  / 'inference_gym'
-  / 'panel.yaml'
-)
+DEFAULT = find.ROOT / 'configs' / 'inference_gym' / 'panel.yaml'
 
 
 class Gates(Parameters):
@@ -92,22 +88,6 @@ class PanelConfig(Parameters):
   targets_without_xla: list[str] = Field(
     default=[], description='labels of targets that only tf.function compiles'
   )
-
-  def target_label(self, index: int) -> str:
-    """Returns the target's name, with the arguments that were given."""
-    target = self.targets[index]
-    given = sorted(target.model_fields_set - {'name'})
-    return '_'.join([target.name, *(str(getattr(target, k)) for k in given)])
-
-  def method_label(self, index: int) -> str:
-    method = self.methods[index]
-    return method.label or method.default_label()
-
-  def target_labels(self) -> list[str]:
-    return [self.target_label(i) for i in range(len(self.targets))]
-
-  def method_labels(self) -> list[str]:
-    return [self.method_label(i) for i in range(len(self.methods))]
 
 
 class Panel(NamedTuple):
@@ -228,19 +208,26 @@ def load_panel(path, overrides=()) -> Panel:
     ConfigError: If anything is wrong with either file.
   """
   values = expand_methods(yaml_files.load(path, overrides))
-  explain.check_names(values)
-  config = explain.checked(PanelConfig, values)
-  targets = _by_label('targets', config.target_labels(), config.targets)
-  methods = _by_label('methods', config.method_labels(), config.methods)
+  registry.check_names(values)
+  config = registry.checked(PanelConfig, values)
+  targets = _by_label('targets', config.targets, _target_label)
+  methods = _by_label('methods', config.methods, lambda m: m.row_label())
   _check(config, targets)
   folder = pathlib.Path(path).resolve().parent
-  gates = explain.checked(Gates, yaml_files.load(folder / config.gates))
+  gates = registry.checked(Gates, yaml_files.load(folder / config.gates))
   references = (folder / config.references).resolve()
   return Panel(config, gates, references, targets, methods)
 
 
-def _by_label(key, labels, entries):
+def _target_label(target):
+  """Returns the target's name, with the arguments that were given."""
+  given = sorted(target.model_fields_set - {'name'})
+  return '_'.join([target.name, *(str(getattr(target, k)) for k in given)])
+
+
+def _by_label(key, entries, label_of):
   """Returns {label: entry}; refuses a repeated label."""
+  labels = list(map(label_of, entries))
   repeated = sorted({label for label in labels if labels.count(label) > 1})
   if repeated:
     raise ConfigError(

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfp_adaptive as tfpa
 from experiments.papers import cell
-from experiments.samplers import tfp_kernels
 from experiments.samplers.base import find_field
 from tests.experiments.samplers.building import built
+from tfp_adaptive.core import proposal
 
 _VOLATILITY = {'name': 'stochastic_volatility', 'num_days': 10}
 _BANANA = {'name': 'banana', 'event_size': 3, 'bend': 0.03}
@@ -91,7 +92,7 @@ def test_hessian_products_are_counted_apart_from_gradients():
 
 def test_a_given_metric_is_the_inverse_mass_matrix():
   factor = np.array([[2.0, 0.0], [1.0, 0.5]])
-  part = tfp_kernels.fixed_preconditioner(factor)
+  part = proposal.constant(tfpa.preconditioners.cholesky(), factor)
   params = part.init(2, tf.float64, 7.0)
   np.testing.assert_array_equal(part.operator(params).to_dense(), factor)
 

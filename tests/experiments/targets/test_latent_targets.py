@@ -6,6 +6,7 @@ import scipy.special
 import scipy.stats
 import tensorflow as tf
 
+from experiments.data import datasets
 from experiments.targets import gp_classification
 from experiments.targets import gp_regression
 from experiments.targets import latent
@@ -80,7 +81,7 @@ def test_regression_data_are_the_papers_grid_and_come_from_the_seed():
 
 
 def test_squared_exponential_is_the_formula_and_half_mean_square_the_size():
-  inputs = gp_classification.standardized(RNG.normal(3, 2, size=(30, 4)))
+  inputs = datasets.standardized(RNG.normal(3, 2, size=(30, 4)))
   covariance = latent.squared_exponential(inputs, 5.0, 7.0)
   gap = inputs[3] - inputs[11]
   np.testing.assert_allclose(covariance[3, 11], 5 * np.exp(-gap @ gap / 14))

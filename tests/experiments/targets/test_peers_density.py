@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from experiments.data import datasets
 from experiments.papers import config as configs
 from experiments.targets import jax_density
 from experiments.targets.base import BuildContext
-from experiments.targets.logistic_regression import design_matrix
 from experiments.targets.logistic_regression import logistic_regression_target
 from experiments.targets.registry import TARGETS
 
@@ -71,7 +71,9 @@ def test_logistic_regression_is_the_same_in_jax(dtype):
   rng = np.random.default_rng(1)
   inputs, labels = rng.normal(size=[60, 4]), rng.integers(2, size=60)
   _check(
-    logistic_regression_target('random', design_matrix(inputs), labels, dtype)
+    logistic_regression_target(
+      'random', datasets.design_matrix(inputs), labels, dtype
+    )
   )
 
 

@@ -25,7 +25,6 @@ def test_one_decorator_enters_a_name_with_its_parameters():
   registry = _registry()
   assert registry.names() == ['circle']
   assert list(registry.parameters('circle')) == ['radius']
-  assert registry.summary('circle') == 'A round thing.'
 
 
 def test_unknown_and_refused_names_say_why():

@@ -8,6 +8,7 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from experiments.data import datasets
 from experiments.papers import config as configs
 from experiments.targets import banana
 from experiments.targets import cox_process
@@ -77,7 +78,7 @@ def test_rotation_keeps_the_spectrum_and_mixes_coordinates():
 
 def test_logistic_regression_log_density_is_the_formula():
   rng = np.random.default_rng(1)
-  inputs = logistic_regression.design_matrix(rng.normal(2, 3, size=(20, 3)))
+  inputs = datasets.design_matrix(rng.normal(2, 3, size=(20, 3)))
   labels = rng.integers(0, 2, size=20)
   weights = rng.normal(size=(5, 4))
   target = logistic_regression.logistic_regression_target(

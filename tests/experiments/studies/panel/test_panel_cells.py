@@ -18,7 +18,7 @@ from experiments.samplers import tfp_kernels
 from experiments.samplers.base import Cost
 from experiments.samplers.base import Method
 from experiments.samplers.windowed import Result
-from experiments.studies import panel
+from experiments.studies.panel import cells
 from experiments.studies.panel import config as configs
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
 
@@ -104,7 +104,7 @@ def start(tmp_path):
   path.write_text(yaml.safe_dump(VALUES))
 
   def start(*overrides, method='MALA'):
-    study = panel.load(path, overrides)
+    study = cells.load(path, overrides)
     settings = study.settings()
     case = study.cases(settings)[f'Banana | {method}']
 
