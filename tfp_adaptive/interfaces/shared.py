@@ -147,9 +147,10 @@ class Preconditioner(NamedTuple):
 
 
 class MapParams(NamedTuple):
-  """The params of a map in place of C, with the fields that adaptations use.
+  """The params of a map in place of C, without tangents.
 
-  These fields are those of a `Preconditioner`. The params have no tangent.
+  Fields are those of `Preconditioner`, except `fit`, which is that of
+  `Transport`. It is `None` for params that are learned by gradient.
   """
 
   name: str
@@ -160,7 +161,6 @@ class MapParams(NamedTuple):
   project: Callable[[Any], Any]
   init_scale: float | Callable[[int], float] | None = None
   takes_part_sizes: bool = False
-  # As in `Transport`; None for params that are learned by gradient.
   fit: Callable[..., Any] | None = None
 
 

@@ -221,9 +221,8 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
 
   def _start_length(self, state, inner):
     """Returns empty `Lengths`, or `[]` if no length is learned."""
-    if not isinstance(self.proposal, num_steps.DrawsNumSteps):
-      return []
-    most = self.proposal.max_num_leapfrog_steps
+    draws = isinstance(self.proposal, num_steps.DrawsNumSteps)
+    most = self.proposal.max_num_leapfrog_steps if draws else None
     if most is None:
       return []
     rows, _, is_finite = self._states_and_gradients(state, inner)

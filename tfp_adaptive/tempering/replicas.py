@@ -238,11 +238,8 @@ def with_learned(results, values):
     return results
 
   def visit(part):
-    fields = {
-      name: visit(getattr(part, name))
-      for name in _INNER
-      if name in part._fields
-    }
+    inner = [name for name in _INNER if name in part._fields]
+    fields = {name: visit(getattr(part, name)) for name in inner}
     for name, value in values.items():
       if name in part._fields:
         fields[name] = tf.nest.map_structure(

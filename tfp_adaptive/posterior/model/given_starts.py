@@ -25,13 +25,10 @@ def of_joint(events, names, init, dtype, num_chains):
   """
   leaves = tf.nest.flatten(init)
   given = dict(zip(state_parts.names(init), leaves))
+  is_bare = structures.is_sequence(init)
   if isinstance(init, dict) and set(init) == set(names):
     given = init  # Rows of numbers may be lists.
-  elif (
-    structures.is_sequence(init)
-    and not isinstance(events, dict)
-    and len(leaves) == len(names)
-  ):
+  elif is_bare and not isinstance(events, dict) and len(leaves) == len(names):
     given = dict(zip(names, leaves))
   if set(given) != set(names):
     raise ValueError(
