@@ -147,7 +147,7 @@ class Preconditioner(NamedTuple):
 
 
 class MapParams(NamedTuple):
-  """The params of a map in place of C, without tangents.
+  """The params of a map that replaces C; they have no tangent.
 
   Fields are those of `Preconditioner`, except `fit`, which is that of
   `Transport`. It is `None` for params that are learned by gradient.
