@@ -211,8 +211,6 @@ def _has_flat_part(law):
     inner, _ = law.sample_distributions(seed=(0, 1))
   elif isinstance(law, tfd.Distribution):
     inner = law.parameters
-  elif hasattr(law, '_asdict'):
-    inner = law._asdict()
   elif isinstance(law, (dict, list, tuple)):
     inner = law
   else:

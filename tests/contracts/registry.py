@@ -81,8 +81,7 @@ def of_one_length(kernel, results):
   if getattr(proposal, 'max_num_leapfrog_steps', None) is None:
     return results
   # Steps that keep momenta make half as many as those that are learned.
-  is_kept = hasattr(proposal, 'keeps_momentum')
-  numbers = tf.constant([3, 3, 12] if is_kept else [3, 3])
+  numbers = tf.constant([3, 3, 12] if proposal.keeps_momentum else [3, 3])
   return tfp_private.replace_innermost(results, num_leapfrog_steps=numbers)
 
 

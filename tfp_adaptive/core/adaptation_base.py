@@ -9,6 +9,7 @@ from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import random
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import structures
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 __all__ = [
@@ -161,7 +162,8 @@ def is_alive(mh_results):
   """Returns whether a chain's density and gradient are finite, [chains...]."""
   accepted = mh_results.accepted_results
   alive = tf.math.is_finite(accepted.target_log_prob)
-  grads = getattr(accepted, 'grads_target_log_prob', ())
+  has_gradient = 'grads_target_log_prob' in structures.fields(accepted)
+  grads = accepted.grads_target_log_prob if has_gradient else ()
   if tf.nest.flatten(grads):
     rows = state_parts.flatten(grads, ps.rank(accepted.target_log_prob))
     alive &= tf.reduce_all(tf.math.is_finite(rows), axis=-1)

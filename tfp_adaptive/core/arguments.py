@@ -8,6 +8,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from typing import ParamSpec
+from typing import SupportsIndex
 from typing import TypeVar
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = [
   'check_positive',
   'check_seed',
   'check_share',
+  'is_int',
 ]
 
 # Old name of an argument -> (new name, what to write).
@@ -92,16 +94,14 @@ def by_keyword(
   return decorate
 
 
+def is_int(value):
+  """Returns whether a value is an integer of any type, and no bool."""
+  return isinstance(value, SupportsIndex) and not isinstance(value, bool)
+
+
 def check_num_adaptation_steps(num_adaptation_steps):
   """Refuses a value that is not a non-negative int."""
-  if (
-    isinstance(num_adaptation_steps, bool)
-    or not (
-      isinstance(num_adaptation_steps, int)
-      or hasattr(num_adaptation_steps, '__index__')
-    )
-    or num_adaptation_steps < 0
-  ):
+  if not is_int(num_adaptation_steps) or num_adaptation_steps < 0:
     raise ValueError(
       '`num_adaptation_steps` must be a non-negative int, but got '
       f'{num_adaptation_steps!r}. Write for example '

@@ -45,6 +45,8 @@ class Kernel(tfp_private.TransitionKernel):
 
   # Whether `target_log_prob` of the results is the likelihood alone.
   has_prior_apart = False
+  # Whether a step starts with momenta of the step before.
+  keeps_momentum = False
 
   def __repr__(self):
     return shown.kernel(self)

@@ -12,6 +12,7 @@ It differs from `tfp.mcmc.MetropolisHastings` in two ways:
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import random
 from tfp_adaptive.core import shown
 from tfp_adaptive.core import tfp_private
@@ -49,7 +50,9 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
     Raises:
       ValueError: If the momenta of the proposal need another acceptance rule.
     """
-    if getattr(inner_kernel, 'keeps_momentum', False) != self._keeps_momentum:
+    is_ours = isinstance(inner_kernel, kernel_base.Kernel)
+    keeps_momentum = is_ours and inner_kernel.keeps_momentum
+    if keeps_momentum != self._keeps_momentum:
       raise ValueError(
         f'{type(self).__name__} cannot wrap {type(inner_kernel).__name__}: '
         'momenta that are kept between steps and momenta that are drawn at '

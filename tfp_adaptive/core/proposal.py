@@ -6,6 +6,8 @@ import inspect
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive import interfaces
+from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import random
@@ -146,6 +148,10 @@ class UncalibratedProposal(kernel_base.Kernel):
     size = tf.cast(operator.domain_dimension_tensor(), operator.dtype)
     return dict(log_scale=operator.log_abs_determinant() / size)
 
+  def mean_accept_prob(self, mh_results):
+    """Returns the acceptance that an adapted step size follows, []."""
+    return adaptation_base.mean_accept_prob(mh_results)
+
   def num_steps_at(self, results):
     """Returns the fixed number of leapfrog steps, an int."""
     del results
@@ -270,13 +276,14 @@ def _check_parts(target_log_prob_fn, preconditioner):
       f'{type(target_log_prob_fn).__name__}. Pass a function of the state that '
       'returns one log density per chain.'
     )
-  for function in ('init', 'operator', 'rescale', 'project'):
-    if not callable(getattr(preconditioner, function, None)):
-      raise TypeError(
-        '`preconditioner` must be an `interfaces.Preconditioner`, but got '
-        f'{preconditioner!r}. Write for example '
-        '`preconditioner=tfpa.preconditioners.cholesky()` (with parentheses).'
-      )
+  if not isinstance(
+    preconditioner, interfaces.Preconditioner | interfaces.MapParams
+  ):
+    raise TypeError(
+      '`preconditioner` must be an `interfaces.Preconditioner`, but got '
+      f'{preconditioner!r}. Write for example '
+      '`preconditioner=tfpa.preconditioners.cholesky()` (with parentheses).'
+    )
 
 
 def check_log_prob(log_prob, init_state):

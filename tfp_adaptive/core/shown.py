@@ -13,11 +13,22 @@ from typing import TypeVar
 import numpy as np
 import tensorflow as tf
 
-__all__ = ['kernel', 'remembers_call']
+from tfp_adaptive import interfaces
+
+__all__ = ['function', 'kernel', 'remembers_call']
 
 _Arguments = ParamSpec('_Arguments')
 _Part = TypeVar('_Part')
 
+# Types with a field `shown`.
+_PARTS = (
+  interfaces.Criterion,
+  interfaces.GaussianPrior,
+  interfaces.Optimizer,
+  interfaces.Preconditioner,
+  interfaces.Surrogate,
+  interfaces.Transport,
+)
 _WIDTH = 80
 # Inner kernels have lines of their own; names and TFP's functions are left out.
 _NOT_SHOWN = {
@@ -112,8 +123,8 @@ def _value(value: Any) -> str:
   if isinstance(value, (float, np.floating)):
     return repr(float(f'{value:.4g}'))
   if isinstance(value, functools.partial):
-    return _call(_function(value.func), value.keywords)
-  if hasattr(value, 'shown'):
+    return _call(function(value.func), value.keywords)
+  if isinstance(value, _PARTS):
     return repr(value)
   if tf.is_tensor(value) or isinstance(value, np.ndarray):
     return _array(value)
@@ -124,14 +135,15 @@ def _value(value: Any) -> str:
     items = [f'{key!r}: {_value(item)}' for key, item in value.items()]
     return f'{{{", ".join(items)}}}'
   if callable(value):
-    return _function(value)
+    return function(value)
   return type(value).__name__
 
 
-def _function(function):
-  if inspect.ismethod(function):
-    return f'{type(function.__self__).__name__}.{function.__name__}'
-  name = getattr(function, '__qualname__', type(function).__name__)
+def function(called: Callable) -> str:
+  """Returns the name of a function, or of the type of another callable."""
+  if inspect.ismethod(called):
+    return f'{type(called.__self__).__name__}.{called.__name__}'
+  name = getattr(called, '__qualname__', type(called).__name__)
   return name.rpartition('<locals>.')[-1]
 
 

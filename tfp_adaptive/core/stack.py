@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import kernel_base
+from tfp_adaptive.core import structures
 from tfp_adaptive.core import tfp_private
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
   'kernels',
   'levels',
   'metropolis_hastings_results',
+  'num_adaptation_steps',
   'ours',
   'ours_of',
+  'parameters',
   'proposal_results',
   'recorded',
   'replaced',
@@ -67,9 +70,8 @@ def levels(kernel, results):
 def inner_results(results):
   """Returns the results of the kernel inside a wrapper, or `None`."""
   # Results of a kernel that is not TFP's need not be a namedtuple.
-  fields = getattr(results, '_fields', ())
   for name in _INNER:
-    if name in fields:
+    if name in structures.fields(results):
       return getattr(results, name)
   return None
 
@@ -95,6 +97,18 @@ def ours(kernel, state, results):
 def ours_of(kernel):
   """Returns this library's kernels, a list, outermost first."""
   return [k for k in kernels(kernel) if isinstance(k, kernel_base.Kernel)]
+
+
+def parameters(kernel):
+  """Returns the constructor's arguments of a kernel that knows them, or {}."""
+  # A user's kernel may lack what TFP's and this library's kernels have.
+  return getattr(kernel, 'parameters', {})
+
+
+def num_adaptation_steps(kernel):
+  """Returns the largest number of adapting steps of a kernel in the stack."""
+  steps = (getattr(k, 'num_adaptation_steps', None) for k in kernels(kernel))
+  return max((int(s) for s in steps if s is not None), default=0)
 
 
 def replaced(results, old, new):
@@ -129,7 +143,7 @@ def inner_state(state, results):
     results: Results of the outermost kernel.
   """
   while results is not None:
-    if 'transformed_state' in getattr(results, '_fields', ()):
+    if 'transformed_state' in structures.fields(results):
       state = results.transformed_state
     results = inner_results(results)
   return state
@@ -142,7 +156,7 @@ def is_short(results):
     results: Results of a kernel, which may have `ShortSteps` inside.
   """
   while results is not None:
-    if 'is_short' in getattr(results, '_fields', ()):
+    if 'is_short' in structures.fields(results):
       return results.is_short
     results = inner_results(results)
   return False

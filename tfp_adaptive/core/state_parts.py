@@ -6,6 +6,7 @@ Its leading dimensions, as many as `target_log_prob` has, index chains.
 
 import tensorflow as tf
 
+from tfp_adaptive.core import structures
 from tfp_adaptive.core import target_call
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
@@ -51,7 +52,7 @@ def names(structure, prefix=''):
   Names are the keys of dicts and the fields of namedtuples, joined as `a.b` for
   nested parts. Parts of a sequence are x0, x1, ..., and a single Tensor is x.
   """
-  if hasattr(structure, '_asdict'):
+  if structures.is_namedtuple(structure):
     items = list(structure._asdict().items())
   elif isinstance(structure, dict):
     items = sorted(structure.items())

@@ -20,6 +20,7 @@ Monte Carlo computations, https://arxiv.org/abs/0903.5480.
 import inspect
 
 from tfp_adaptive.core import random
+from tfp_adaptive.core import shown
 from tfp_adaptive.core import state_parts
 
 __all__ = [
@@ -95,7 +96,7 @@ def check(target_log_prob_fn, is_stochastic):
   if is_stochastic and not takes_seed:
     raise ValueError(
       '`target_is_stochastic=True`, but `target_log_prob_fn` '
-      f'({_name(target_log_prob_fn)}) takes no argument `seed`. Write '
+      f'({shown.function(target_log_prob_fn)}) takes no argument `seed`. Write '
       '`def target_log_prob_fn(x, seed):`, draw all its randomness from `seed` '
       '([2] int32) by `tf.random.stateless_*`, and return the logarithm of an '
       'unbiased estimate of the density, [chains...]. '
@@ -106,8 +107,8 @@ def check(target_log_prob_fn, is_stochastic):
     )
   if not is_stochastic and requires_seed:
     raise ValueError(
-      f'`target_log_prob_fn` ({_name(target_log_prob_fn)}) requires a `seed`, '
-      'as a random estimate of a density does. '
+      f'`target_log_prob_fn` ({shown.function(target_log_prob_fn)}) requires a '
+      '`seed`, as a random estimate of a density does. '
       + (
         'This kernel needs the density itself, or its gradient. For estimates '
         'use `tfpa.adaptive_metropolis` or `tfpa.kernel_hamiltonian` with '
@@ -136,7 +137,3 @@ def _seed_of(function):
     p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()
   )
   return takes_any, False
-
-
-def _name(function):
-  return getattr(function, '__name__', type(function).__name__)

@@ -10,6 +10,7 @@ import re
 
 import tensorflow as tf
 
+from tfp_adaptive.core import structures
 from tfp_adaptive.core import tfp_private
 
 __all__ = ['TargetError', 'call', 'explained', 'failed']
@@ -165,7 +166,7 @@ def _check_arguments(function, state, error):
 def _arguments(state):
   if isinstance(state, dict):
     return sorted(map(str, state))
-  if isinstance(state, (list, tuple)) and not hasattr(state, '_asdict'):
+  if structures.is_sequence(state):
     names = [f'x{i}' for i in range(len(state))]
     return names if len(names) < 9 else [*names[:3], '...', names[-1]]
   return ['x']
@@ -174,7 +175,7 @@ def _arguments(state):
 def _described(state):
   if isinstance(state, dict):
     return 'the parts of a dict by name'
-  if isinstance(state, (list, tuple)) and not hasattr(state, '_asdict'):
+  if structures.is_sequence(state):
     return (
       f'the {len(state)} parts of a list one by one (rows of one array are '
       '`np.array(...)`)'

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from tensorflow.python.eager import context
 from tensorflow.python.framework import convert_to_constants
+from tensorflow.python.framework import func_graph
 from tensorflow.python.framework import ops
 from tensorflow.python.ops.parallel_for import pfor
 from tensorflow_probability.python.distributions import joint_distribution
@@ -80,14 +81,16 @@ def forget_bijections(graph):
   storage = tfp.bijectors.Bijector._cache.storage
   for key in list(storage):
     tensors = tf.nest.flatten(key())
-    if any(_is_inside(getattr(t, 'graph', None), graph) for t in tensors):
+    if any(
+      tf.is_symbolic_tensor(t) and _is_inside(t.graph, graph) for t in tensors
+    ):
       key.cancel()
       storage.pop(key, None)
 
 
 def _is_inside(inner, graph):
-  while inner is not None and inner is not graph:
-    inner = getattr(inner, 'outer_graph', None)
+  while inner is not graph and isinstance(inner, func_graph.FuncGraph):
+    inner = inner.outer_graph
   return inner is graph
 
 

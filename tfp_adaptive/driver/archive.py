@@ -13,6 +13,7 @@ import math
 import os
 import pathlib
 import stat
+import sys
 import zipfile
 from collections.abc import Iterable
 from concurrent import futures
@@ -72,8 +73,7 @@ def unpack(path: types.Path) -> Arrays:
     raise
   except Exception as error:  # Damage raises errors of zipfile, zlib and numpy.
     # The end of a damaged zip file may point outside the file.
-    is_damage = getattr(error, 'errno', None) in _ERRNOS_OF_DAMAGE
-    if isinstance(error, OSError) and not is_damage:
+    if isinstance(error, OSError) and error.errno not in _ERRNOS_OF_DAMAGE:
       raise  # The file itself may be intact.
     raise Damaged(f'it cannot be read ({error})') from error
 
@@ -218,7 +218,7 @@ def _sync_file(path):
 
 def _sync_folder(folder):
   """Syncs a folder, so that a rename survives a loss of power, if possible."""
-  if hasattr(os, 'O_DIRECTORY'):
+  if sys.platform != 'win32':
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
       os.fsync(descriptor)

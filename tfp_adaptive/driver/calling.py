@@ -5,6 +5,7 @@ its forked children wait for these threads for ever.
 """
 
 import os
+import sys
 
 import tensorflow as tf
 
@@ -51,6 +52,5 @@ def _after_fork():
     _HANGING.add(os.getpid())
 
 
-# Windows does not fork.
-if hasattr(os, 'register_at_fork'):
+if sys.platform != 'win32':  # Windows does not fork.
   os.register_at_fork(after_in_child=_after_fork)

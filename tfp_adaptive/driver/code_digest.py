@@ -89,8 +89,9 @@ def digest(value):
   try:
     return _digest(_parts(value, {}, 0, itertools.count()))
   except _TooLarge:
-    names = [type(value).__qualname__, getattr(value, '__qualname__', None)]
-    code = [*names, getattr(value, '__code__', None)]
+    code = [type(value).__qualname__, None, None]
+    if isinstance(value, types.FunctionType):
+      code[1:] = value.__qualname__, value.__code__
     return _digest(_parts(code, {}, 0, itertools.count()))
 
 
@@ -231,9 +232,10 @@ def _held(value):
     if _is_written(base.__module__)
     for name in _slots(base)
   ]
-  held = [_own(value)]
+  own = getattr(value, '__dict__', {})
+  held = [_own(value, own)]
   held += [getattr(value, name, None) for name in slots]
-  if getattr(value, '__dict__', None) or slots:
+  if own or slots:
     return held
   try:
     parts = value.__reduce_ex__(2)
@@ -243,13 +245,12 @@ def _held(value):
     return held
 
 
-def _own(value):
-  """Returns the dict of an instance, without the caches of TFP's classes.
+def _own(value, held):
+  """Returns the dict `held` of an instance, without caches of TFP's classes.
 
   TFP's distributions and bijectors keep their arguments in `_parameters`. Their
   other attributes are computed, and some change with use.
   """
-  held = getattr(value, '__dict__', {})
   parameters = held.get('_parameters')
   if isinstance(parameters, dict) and not _is_written(type(value).__module__):
     held = parameters

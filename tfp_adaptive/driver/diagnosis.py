@@ -15,7 +15,6 @@ __all__ = [
   'check_starts',
   'has_prior_apart',
   'kernel_names',
-  'num_adaptation_steps',
   'warnings_after',
   'warnings_before',
   'worst_coordinates',
@@ -25,14 +24,6 @@ __all__ = [
 def kernel_names(kernel):
   """Returns the class names of a stack of kernels, outermost first."""
   return [type(k).__name__ for k in stack.kernels(kernel)]
-
-
-def num_adaptation_steps(kernel):
-  """Returns the largest number of adapting steps of a kernel in the stack."""
-  steps = [
-    getattr(k, 'num_adaptation_steps', None) for k in stack.kernels(kernel)
-  ]
-  return max([int(s) for s in steps if s is not None], default=0)
 
 
 def has_prior_apart(kernel):
@@ -79,7 +70,7 @@ def _check_finite(values, of, wanted):
 
 def warnings_before(kernel, state, results):
   """Yields warnings about a kernel, a density or a start, before the run."""
-  if not getattr(kernel, 'is_calibrated', True):
+  if not kernel.is_calibrated:
     yield (
       f'{type(kernel).__name__} is not calibrated: its draws do not have the '
       'target distribution. Put it inside of `tfp.mcmc.MetropolisHastings`.'
@@ -116,7 +107,7 @@ def _shape_warnings(state, results):
 
 def _mixing_warnings(kernel, state, results):
   """Yields a warning if the density of a chain depends on other chains."""
-  parameters = getattr(stack.kernels(kernel)[-1], 'parameters', {})
+  parameters = stack.parameters(stack.kernels(kernel)[-1])
   function = parameters.get('target_log_prob_fn')
   if function is None or parameters.get('target_is_stochastic'):
     return

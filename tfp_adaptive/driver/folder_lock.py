@@ -80,7 +80,8 @@ def _opened(path):
 
 def _open_itself(path, flags):
   """Returns a descriptor of a regular file; links and pipes are refused."""
-  flags |= getattr(os, 'O_NOFOLLOW', 0) | getattr(os, 'O_NONBLOCK', 0)
+  if sys.platform != 'win32':
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK
   try:
     descriptor = os.open(path, flags, 0o666)
   except OSError as error:

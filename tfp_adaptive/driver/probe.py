@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.core import structures
 from tfp_adaptive.interfaces import types
 
 __all__ = ['differences', 'fields_of_density', 'points', 'read']
@@ -237,9 +238,8 @@ def _machine():
 
 def fields_of_density(results: Any, path: str = '') -> Iterator[tuple]:
   """Yields (name, Tensor) of log densities and gradients in kernel results."""
-  if hasattr(results, '_asdict'):
-    items = results._asdict().items()
-  elif isinstance(results, dict):
+  results = structures.as_dict(results)
+  if isinstance(results, dict):
     items = results.items()
   elif isinstance(results, list | tuple):
     items = enumerate(results)

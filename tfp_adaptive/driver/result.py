@@ -11,6 +11,7 @@ from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import stack
 from tfp_adaptive.driver import diagnosis
 from tfp_adaptive.driver import to_arviz
+from tfp_adaptive.driver.lazy_draws import LazyDraws
 from tfp_adaptive.interfaces import types
 
 __all__ = ['SampleResult', 'attributes', 'describe_plan', 'describe_run']
@@ -92,7 +93,7 @@ class SampleResult(
       adaptation_time=self.seconds['adaptation'],
       compile_time=self.seconds['compile'],
     )
-    if hasattr(tf.nest.flatten(self.states)[0], 'folder'):
+    if isinstance(tf.nest.flatten(self.states)[0], LazyDraws):
       return to_arviz.opened(self.states, described, names)
     return to_arviz.tree(
       dict(
@@ -200,7 +201,7 @@ def attributes(run):
 
 
 def _num_adapting(kernel, plan):
-  return min(diagnosis.num_adaptation_steps(kernel), plan.num_discarded)
+  return min(stack.num_adaptation_steps(kernel), plan.num_discarded)
 
 
 def _name(kernel):

@@ -3,6 +3,7 @@
 import os
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive.core import arguments
 from tfp_adaptive.driver import calling
@@ -40,11 +41,7 @@ def check(
     block_size=(1 if block_size is None else block_size, 1),
   )
   for name, (given, least) in lowest.items():
-    if (
-      isinstance(given, bool)
-      or not hasattr(given, '__index__')
-      or given < least
-    ):
+    if not arguments.is_int(given) or given < least:
       raise ValueError(
         f'`{name}` must be an int of at least {least}, but got {given!r}.'
       )
@@ -65,8 +62,7 @@ def check_folders(checkpoint_dir, draws_dir):
 
 
 def _check_kernel(kernel):
-  is_kernel = callable(getattr(kernel, 'one_step', None))
-  if isinstance(kernel, type) or not is_kernel:
+  if not isinstance(kernel, tfp.mcmc.TransitionKernel):
     raise TypeError(
       f'`kernel` must be a `tfp.mcmc.TransitionKernel`, but got {kernel!r}. '
       'Write for example `tfpa.gradient_adaptive_langevin(target_log_prob_fn, '

@@ -16,6 +16,7 @@ from tfp_adaptive import _version
 from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import stack
+from tfp_adaptive.core import structures
 from tfp_adaptive.driver import code_digest
 from tfp_adaptive.driver import diagnosis
 from tfp_adaptive.driver import probe
@@ -216,7 +217,7 @@ def _settings(kernel):
   """Returns {'Class.parameter': repr} of numbers and strings of all kernels."""
   settings = {}
   for k in stack.kernels(kernel):
-    for name, value in getattr(k, 'parameters', {}).items():
+    for name, value in stack.parameters(k).items():
       for path, scalar in _scalars(value, f'{type(k).__name__}.{name}'):
         # Another kernel of the same class may have this path.
         while path in settings:
@@ -226,13 +227,13 @@ def _settings(kernel):
 
 
 def _scalars(value, path):
+  value = structures.as_dict(value)
   if isinstance(value, tf.Tensor) and value.shape.rank == 0:
     value = value.numpy()
   if isinstance(value, _SCALARS):
     yield path, value.item() if isinstance(value, np.generic) else value
-  elif isinstance(value, dict) or hasattr(value, '_asdict'):
-    items = value if isinstance(value, dict) else value._asdict()
-    for name, inner in items.items():
+  elif isinstance(value, dict):
+    for name, inner in value.items():
       yield from _scalars(inner, f'{path}.{name}')
   elif isinstance(value, list | tuple):
     for i, inner in enumerate(value):

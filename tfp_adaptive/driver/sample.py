@@ -11,6 +11,8 @@ import time
 import warnings
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -37,7 +39,7 @@ from tfp_adaptive.driver.result import describe_run
 from tfp_adaptive.driver.result import SampleResult
 from tfp_adaptive.interfaces import types
 
-__all__ = ['Cut', 'sample', 'sample_more', 'sample_until']
+__all__ = ['Cut', 'Start', 'sample', 'sample_more', 'sample_until']
 
 _MAX_BLOCK_BYTES = 2**26
 _MAX_BLOCK_STEPS = 1000
@@ -64,6 +66,14 @@ class Cut(Exception):
     self.states, self.trace = recorded
     self.final_state, self.final_kernel_results = state, results
     self.step, self.by_user = step, by_user
+
+
+class Start(NamedTuple):
+  """Where chains start, and the seed of their steps."""
+
+  state: Any
+  results: Any  # Kernel results.
+  seed: Any  # [2] int32.
 
 
 def sample(
@@ -220,21 +230,16 @@ def sample_until(  # noqa: D417
       warnings.warn(message, stacklevel=3)
     plan = _Plan(
       num_discarded=int(
-        max(diagnosis.num_adaptation_steps(kernel), num_burnin_steps)
+        max(stack.num_adaptation_steps(kernel), num_burnin_steps)
       ),
       num_results=int(num_results),
       steps_per_result=1 + int(num_steps_between_results),
       num_shards=max(1, len(devices)),
     )
     return _run_blocks(
-      kernel,
-      trace_fn,
+      _Compiled(kernel, trace_fn, block_size, jit_compile),
       plan,
-      state,
-      results,
-      seed,
-      block_size,
-      jit_compile,
+      Start(state, results, seed),
       _Folders(checkpoint_dir, draws_dir),
       progress_lib.Progress(
         plan.num_steps, reports, num_discarded=plan.num_discarded
@@ -246,11 +251,9 @@ def sample_until(  # noqa: D417
 
 def sample_more(
   kernel,
-  state,
-  results,
+  start,
   num_results,
   num_steps_between_results,
-  seed,
   block_size,
   jit_compile=True,
   reports=progress_lib.SILENT,
@@ -259,11 +262,10 @@ def sample_more(
 
   Args:
     kernel: The kernel; its adaptation has ended.
-    state: Last state of the chains.
-    results: Last kernel results.
+    start: `Start` with the last state and results of the chains. Its seed was
+      not used before, because otherwise the noise repeats.
     num_results: As for `sample`.
     num_steps_between_results: As for `sample`.
-    seed: A seed that was not used before, because otherwise the noise repeats.
     block_size: The same size as before, because otherwise the kernel is
       compiled again.
     jit_compile: As for `sample`.
@@ -274,14 +276,9 @@ def sample_more(
   """
   plan = _Plan(0, num_results, 1 + num_steps_between_results)
   return _run_blocks(
-    kernel,
-    None,
+    _Compiled(kernel, None, block_size, jit_compile),
     plan,
-    state,
-    results,
-    random.sanitize(seed),
-    block_size,
-    jit_compile,
+    start._replace(seed=random.sanitize(start.seed)),
     _Folders(None, None),
     progress_lib.Progress(plan.num_steps, reports, is_kept=False),
   )
@@ -318,23 +315,18 @@ class _Plan(
 
 
 _Folders = collections.namedtuple('_Folders', ['checkpoint_dir', 'draws_dir'])
+# The arguments of `_program`.
+_Compiled = collections.namedtuple(
+  '_Compiled', ['kernel', 'trace_fn', 'block_size', 'jit_compile']
+)
 
 
 def _run_blocks(
-  kernel,
-  trace_fn,
-  plan,
-  state,
-  results,
-  seed,
-  block_size,
-  jit_compile,
-  folders,
-  progress,
-  devices=(),
-  seconds_left=None,
+  compiled, plan, begin, folders, progress, devices=(), seconds_left=None
 ):
-  """Runs all blocks and joins their records."""
+  """Runs all blocks from a `Start`, and joins their records."""
+  kernel, trace_fn, block_size, jit_compile = compiled
+  state, results, seed = begin
   structure = (state, _trace_fn(kernel, trace_fn)(state, results))
   block_size = int(block_size or _default_block_size(structure, plan))
   program = _program(kernel, trace_fn, block_size, jit_compile)

@@ -12,6 +12,7 @@ from tfp_adaptive.interfaces.families import Surrogate
 from tfp_adaptive.interfaces.families import Transport
 from tfp_adaptive.interfaces.shared import Criterion
 from tfp_adaptive.interfaces.shared import Feedback
+from tfp_adaptive.interfaces.shared import MapParams
 from tfp_adaptive.interfaces.shared import Optimizer
 from tfp_adaptive.interfaces.shared import Preconditioner
 from tfp_adaptive.interfaces.shared import ProblemSize
@@ -27,6 +28,7 @@ __all__ = [
   'Criterion',
   'Feedback',
   'GaussianPrior',
+  'MapParams',
   'Optimizer',
   'Preconditioner',
   'ProblemSize',

@@ -25,6 +25,7 @@ from typing import Protocol
 __all__ = [
   'Criterion',
   'Feedback',
+  'MapParams',
   'Optimizer',
   'Preconditioner',
   'ProblemSize',
@@ -54,9 +55,8 @@ class Proposal(Protocol):
   """
 
   # The structure of C. A proposal along a surrogate also has a `surrogate`. A
-  # proposal with a map also has a `transport`, and its `preconditioner` wraps
-  # the map's params, which have no tangent.
-  preconditioner: 'Preconditioner'
+  # proposal with a map also has a `transport`.
+  preconditioner: 'Preconditioner | MapParams'
   # Whether a step evaluates the gradient at the proposed state.
   uses_gradient: bool = False
 
@@ -144,6 +144,24 @@ class Preconditioner(NamedTuple):
 
   def __repr__(self) -> str:
     return self.shown or f'{type(self).__name__}({self.name!r})'
+
+
+class MapParams(NamedTuple):
+  """The params of a map that replaces C; they have no tangent.
+
+  Fields are those of `Preconditioner`, except `fit`, which is that of
+  `Transport`. It is `None` for params that are learned by gradient.
+  """
+
+  name: str
+  init: Callable[..., Any]
+  # (params) -> tf.linalg.LinearOperator, the diagonal of the map's scales.
+  operator: Callable[[Any], Any]
+  rescale: Callable[[Any, Any], Any]
+  project: Callable[[Any], Any]
+  init_scale: float | Callable[[int], float] | None = None
+  takes_part_sizes: bool = False
+  fit: Callable[..., Any] | None = None
 
 
 class ScaleFactor(NamedTuple):

@@ -314,14 +314,14 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
     if bijector is not None:
       return bijector
     hyperprior = self._parameters['hyperprior']
-    if not hasattr(hyperprior, 'log_prob'):
+    if not isinstance(hyperprior, tfp.distributions.Distribution):
       return None
     return hyperprior.experimental_default_event_space_bijector()
 
   def _hyper_log_prob(self, theta):
     """Returns log p of unconstrained theta, with the Jacobian, [chains...]."""
     hyperprior = self._parameters['hyperprior']
-    if not hasattr(hyperprior, 'log_prob'):
+    if not isinstance(hyperprior, tfp.distributions.Distribution):
       return tfp_private.call_fn(hyperprior, theta)
     return tfp.distributions.TransformedDistribution(
       hyperprior, tfp.bijectors.Invert(self._bijector())
@@ -360,7 +360,8 @@ def _check_functions(log_likelihood_fn, prior_fn, hyperprior):
       raise TypeError(
         f'`{name}` must be callable, but got {type(function).__name__}.'
       )
-  if not callable(getattr(hyperprior, 'log_prob', hyperprior)):
+  is_law = isinstance(hyperprior, tfp.distributions.Distribution)
+  if not is_law and not callable(hyperprior):
     raise TypeError(
       '`hyperprior` must be a `tfp.distributions.Distribution` of the '
       'hyperparameters, or a function of unconstrained ones that returns their '

@@ -1,6 +1,7 @@
 """Checks that the parts of a sampler that learns a matrix go together."""
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core.proposal import UncalibratedProposal
 
 __all__ = [
   'check_gradient_adaptation',
@@ -31,7 +32,8 @@ def check_gradient_adaptation(criterion, optimizer, proposal, learner):
   )
   check_optimizer(optimizer)
   _check_pair(criterion, optimizer)
-  if getattr(getattr(proposal, 'transport', None), 'fit', None):
+  part = proposal.preconditioner
+  if isinstance(part, interfaces.MapParams) and part.fit is not None:
     raise ValueError(
       'The transport of the proposal is fitted to pairs and not learned by '
       'gradient. Take `tfpa.adaptation.FisherTransportAdaptation`.'
@@ -55,7 +57,7 @@ def check_has_tangent(proposal, learner):
     proposal: The innermost kernel.
     learner: Name of the wrapper or optimizer, for the message.
   """
-  if not hasattr(proposal.preconditioner, 'move'):
+  if not isinstance(proposal.preconditioner, interfaces.Preconditioner):
     raise ValueError(
       f'{learner} works on tangents, and the params of '
       f'{type(proposal).__name__} have none. Build the kernel with '
@@ -70,7 +72,8 @@ def check_is_exact(proposal, purpose):
     proposal: The innermost kernel.
     purpose: Name of the wrapper that uses the gradient, for the message.
   """
-  if getattr(proposal, 'target_is_stochastic', False):
+  is_ours = isinstance(proposal, UncalibratedProposal)
+  if is_ours and proposal.target_is_stochastic:
     raise ValueError(
       f'{purpose} evaluates the gradient of the target, and the gradient of a '
       'random estimate is not that of the density; but the proposal inside '

@@ -19,8 +19,10 @@ from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.core.proposal import UncalibratedProposal
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import checks
+from tfp_adaptive.linear import num_steps
 from tfp_adaptive.linear import scale_search
 from tfp_adaptive.linear import trajectory_length
 
@@ -212,16 +214,15 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return super().cost_at(results, kind)
 
   def _mean_accept_prob(self, mh_results):
-    """Returns the acceptance that the step size follows, [].
-
-    A proposal may define it. By default it is the mean over chains.
-    """
-    own = getattr(self.proposal, 'mean_accept_prob', None)
-    return (own or adaptation_base.mean_accept_prob)(mh_results)
+    """Returns the acceptance that the step size follows, []."""
+    if isinstance(self.proposal, UncalibratedProposal):
+      return self.proposal.mean_accept_prob(mh_results)
+    return adaptation_base.mean_accept_prob(mh_results)
 
   def _start_length(self, state, inner):
     """Returns empty `Lengths`, or `[]` if no length is learned."""
-    most = getattr(self.proposal, 'max_num_leapfrog_steps', None)
+    draws = isinstance(self.proposal, num_steps.DrawsNumSteps)
+    most = self.proposal.max_num_leapfrog_steps if draws else None
     if most is None:
       return []
     rows, _, is_finite = self._states_and_gradients(state, inner)
@@ -294,10 +295,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     The kind changes if momenta are kept as soon as the lengths are learned.
     """
     of_map = self._num_updates_of_map(results, statistics)
-    if not (
-      results.trajectory_length
-      and getattr(self.proposal, 'keeps_momentum', False)
-    ):
+    if not (results.trajectory_length and self.proposal.keeps_momentum):
       return of_map
     settled = trajectory_length.num_steps_settled(
       results.step, self.num_adaptation_steps

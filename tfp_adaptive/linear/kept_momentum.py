@@ -204,7 +204,7 @@ class MomentumMetropolisHastings(MetropolisHastings):
 
 def accepted(proposal):
   """Returns the Metropolis-Hastings kernel that the proposal needs."""
-  if getattr(proposal, 'keeps_momentum', False):
+  if proposal.keeps_momentum:
     return MomentumMetropolisHastings(proposal)
   return MetropolisHastings(proposal)
 

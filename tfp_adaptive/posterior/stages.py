@@ -10,6 +10,7 @@ import time
 import warnings
 
 import numpy as np
+import tensorflow as tf
 
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import checkpoint
@@ -455,5 +456,6 @@ class Run:
 
 def _message(error):
   """Returns the message of an error in one line."""
-  text = str(getattr(error, 'message', error)) or type(error).__name__
+  is_tf = isinstance(error, tf.errors.OpError)
+  text = str(error.message if is_tf else error) or type(error).__name__
   return ' '.join(text.split())[:300]

@@ -386,18 +386,20 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   @property
+  def _follows(self):
+    return isinstance(self.proposal, surrogate_leapfrog.FollowsSurrogate)
+
+  @property
   def _walks(self):
-    return getattr(self.proposal, 'walk_share', 0.0) > 0.0
+    return self._follows and self.proposal.walk_share > 0.0
 
   @property
   def _fits_step_size(self):
-    return getattr(self.proposal, 'trajectory_length', None) is not None
+    return self._follows and self.proposal.trajectory_length is not None
 
   @property
   def _learns_momentum_scale(self):
-    return self._parameters['learn_momentum_scale'] and hasattr(
-      self.proposal, 'preconditioner'
-    )
+    return self._follows and self._parameters['learn_momentum_scale']
 
 
 def _check_history(history):

@@ -184,7 +184,9 @@ class SurrogateHamiltonianResults(
   merge_rules = dict(surrogate_params=merging.first, walk_params=merging.first)
 
 
-class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
+class UncalibratedSurrogateHamiltonian(
+  surrogate_leapfrog.FollowsSurrogate, proposal.UncalibratedProposal
+):
   """Follows the surrogate's trajectory; calls the target once, at its end.
 
   Put `MetropolisHastings` around this kernel, and around both an adaptation
@@ -237,7 +239,7 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
         is not positive, or the signature of the target does not fit
         `target_is_stochastic`.
     """
-    if not callable(getattr(surrogate, 'score', None)):
+    if not isinstance(surrogate, interfaces.Surrogate):
       raise TypeError(
         f'`surrogate` must be an `interfaces.Surrogate`, but got {surrogate!r}.'
         ' Write for example '
@@ -274,18 +276,6 @@ class UncalibratedSurrogateHamiltonian(proposal.UncalibratedProposal):
   @property
   def num_leapfrog_steps(self):
     return self._parameters['num_leapfrog_steps']
-
-  @property
-  def trajectory_length(self):
-    return self._parameters['trajectory_length']
-
-  @property
-  def walk_share(self):
-    return self._parameters['walk_share']
-
-  @property
-  def walk_preconditioner(self):
-    return self._parameters['walk_preconditioner'] or self.preconditioner
 
   @property
   def experimental_shard_axis_names(self):

@@ -12,9 +12,11 @@ therefore fitted to the surrogate and to past states before a step is taken.
 
 import tensorflow as tf
 
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 
 __all__ = [
+  'FollowsSurrogate',
   'check_jitter',
   'check_num_steps',
   'draw_num_steps',
@@ -27,6 +29,23 @@ _MOST_STEPS = 64  # Most steps of a trajectory.
 _LARGEST = 1.2  # Largest step size that is tried, in units of C.
 _SHRINKAGE = 0.7  # Factor between two trials.
 _MOST_TRIALS = 14  # The last trial has about a hundredth of `_LARGEST`.
+
+
+class FollowsSurrogate:
+  """Mixin of proposals with a factor C that follow a surrogate."""
+
+  @property
+  def trajectory_length(self):
+    """Longest trajectory, in units of C; `None` if L is given instead."""
+    return self._parameters['trajectory_length']
+
+  @property
+  def walk_share(self):
+    return self._parameters['walk_share']
+
+  @property
+  def walk_preconditioner(self):
+    return self._parameters['walk_preconditioner'] or self.preconditioner
 
 
 def follow(score, factor, x, velocity, step_size, num_steps):
@@ -131,9 +150,7 @@ def draw_num_steps(bounds, seed):
 def check_num_steps(given):
   """Returns (fewest, most); refuses a value that is no range of counts."""
   pair = given if isinstance(given, (tuple, list)) else (given, given)
-  is_range = len(pair) == 2 and all(
-    hasattr(n, '__index__') and not isinstance(n, bool) for n in pair
-  )
+  is_range = len(pair) == 2 and all(map(arguments.is_int, pair))
   if not is_range or not 1 <= pair[0] <= pair[1]:
     raise ValueError(
       '`num_leapfrog_steps` must be a positive int or a pair (fewest, most) of '

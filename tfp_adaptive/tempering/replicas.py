@@ -10,6 +10,7 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import structures
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.tempering import exchange
 
@@ -161,9 +162,9 @@ def drawn(law, like, num_chains, seed):
     seed: [2] int32.
   """
   draws = law.sample(num_chains, seed=seed)
-  if isinstance(like, dict) and hasattr(draws, '_asdict'):
-    draws = draws._asdict()
-  elif isinstance(draws, dict) and not isinstance(like, dict):
+  if isinstance(like, dict):
+    draws = structures.as_dict(draws)
+  elif isinstance(draws, dict):
     # Parts are matched by position, as in a call of the density.
     draws = list(draws.values())
   return tf.nest.map_structure(
@@ -237,21 +238,19 @@ def with_learned(results, values):
     return results
 
   def visit(part):
-    fields = {
-      name: visit(getattr(part, name))
-      for name in _INNER
-      if (hasattr(part, name))
-    }
+    inner = [name for name in _INNER if name in part._fields]
+    fields = {name: visit(getattr(part, name)) for name in inner}
     for name, value in values.items():
-      if hasattr(part, name):
+      if name in part._fields:
         fields[name] = tf.nest.map_structure(
           lambda old, new: tf.constant(new, old.dtype),
           getattr(part, name),
           value,
         )
-    if hasattr(part, 'step'):
+    if 'step' in part._fields:
       fields['step'] = tf.zeros_like(part.step) + _NEVER
-    if hasattr(part, 'new_step_size'):  # Dual averaging sets this step size.
+    # Dual averaging sets this step size.
+    if 'new_step_size' in part._fields:
       fields['new_step_size'] = tf.nest.map_structure(
         lambda old: (
           tf.zeros_like(old) + tf.cast(values['step_size'], old.dtype)

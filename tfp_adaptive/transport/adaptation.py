@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive import fits
+from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import history as history_lib
@@ -93,11 +94,11 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     )
 
   def _check_params(self, proposal):
-    transport = getattr(proposal, 'transport', None)
-    if getattr(transport, 'fit', None) is None:
+    part = proposal.preconditioner
+    if not isinstance(part, interfaces.MapParams) or part.fit is None:
       raise ValueError(
         'Only a transport with a `fit` is fitted to pairs, but got '
-        f'{getattr(transport, "name", None)!r}. Write for example '
+        f'{part.name!r}. Write for example '
         '`transport=tfpa.transports.conditional_gaussian()`, or take '
         '`tfpa.adaptation.GradientBasedAdaptation`.'
       )

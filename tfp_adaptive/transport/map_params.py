@@ -1,13 +1,10 @@
 """The params of a map in the form that adaptations take."""
 
-from collections.abc import Callable
-from typing import Any
-from typing import NamedTuple
-
 import tensorflow as tf
 
+from tfp_adaptive import interfaces
+
 __all__ = [
-  'Learned',
   'as_learned',
   'check',
   'check_fitted',
@@ -16,21 +13,9 @@ __all__ = [
 ]
 
 
-class Learned(NamedTuple):
-  """The part of a `Preconditioner` that adaptations of raw params use."""
-
-  name: str
-  init: Callable[..., Any]
-  operator: Callable[[Any], Any]
-  rescale: Callable[[Any, Any], Any]
-  project: Callable[[Any], Any]
-  init_scale: Any
-  takes_part_sizes: bool = False
-
-
 def as_learned(transport):
-  """Returns a `Learned` for a map; `operator` is the diagonal of its scales."""
-  return Learned(
+  """Returns the `interfaces.MapParams` of a transport."""
+  return interfaces.MapParams(
     name=transport.name,
     init=transport.init,
     operator=lambda params: tf.linalg.LinearOperatorDiag(
@@ -39,6 +24,7 @@ def as_learned(transport):
     rescale=transport.rescale,
     project=lambda params: params,
     init_scale=transport.init_scale,
+    fit=transport.fit,
   )
 
 
@@ -81,10 +67,9 @@ def check_one_length(transport, num_leapfrog_steps, max_num_leapfrog_steps):
 
 def check(transport):
   """Refuses a value that is no transport."""
-  for function in ('init', 'bijector', 'scales', 'rescale'):
-    if not callable(getattr(transport, function, None)):
-      raise TypeError(
-        f'`transport` must be an `interfaces.Transport`, but got {transport!r}.'
-        ' Write for example `transport=tfpa.transports.real_nvp()` (with '
-        'parentheses).'
-      )
+  if not isinstance(transport, interfaces.Transport):
+    raise TypeError(
+      f'`transport` must be an `interfaces.Transport`, but got {transport!r}. '
+      'Write for example `transport=tfpa.transports.real_nvp()` (with '
+      'parentheses).'
+    )

@@ -34,7 +34,6 @@ def build(
   forward,
   backward,
   adjoint=None,
-  restrict=None,
   rounding=None,
   log_volume=None,
 ):
@@ -48,7 +47,6 @@ def build(
     backward: (basis, s) -> U s.
     adjoint: (basis, g) -> adjoint of `backward`; by default `forward`, for an
       orthogonal U.
-    restrict: As in `interfaces.GaussianPrior`.
     rounding: Rounding of eigenvalues, relative to the largest one; by default
       the rounding of a dense decomposition.
     log_volume: (basis) -> log |det dx / ds|, [] or [chains...]; by default 0,
@@ -79,7 +77,6 @@ def build(
     smoother=lambda p, variance: _smoother(
       p.eigenvalues, log_volume(p.basis), variance
     ),
-    restrict=restrict,
     is_singular=_is_singular(params.eigenvalues, rounding),
   )
 

@@ -77,7 +77,8 @@ def stationary(
     grid = prior.restrict(draws)  # [4, 32, 32]
   """
   grid = _shape(grid_shape, 'grid_shape')
-  dtype = tf.as_dtype(dtype or getattr(kernel, 'dtype', None) or tf.float32)
+  given = kernel.dtype if _is_psd_kernel(kernel) else None
+  dtype = tf.as_dtype(dtype or given or tf.float32)
   lag_fn = functools.partial(_covariance_by_lag, kernel, _steps(spacing, grid))
   lag_fn = functools.partial(lag_fn, dtype)
   torus = _torus(torus_shape, grid)
@@ -101,7 +102,7 @@ def stationary(
   gamma = tf.cast(
     fourier_basis.eigenvalues(tf.convert_to_tensor(by_lag)), dtype
   )
-  return spectral_prior.build(
+  prior = spectral_prior.build(
     'stationary',
     torus,
     spectral_prior.SpectralParams(
@@ -110,10 +111,12 @@ def stationary(
     ),
     forward=lambda _, x: fourier_basis.forward(x, _two_axes(torus)),
     backward=lambda _, s: fourier_basis.backward(s, _two_axes(torus)),
-    restrict=functools.partial(_restrict, grid) if torus != grid else None,
     # The FFT has a small rounding error for any size, unlike a decomposition.
     rounding=10 * np.finfo(dtype.as_numpy_dtype).eps,
   )
+  if torus == grid:
+    return prior
+  return prior._replace(restrict=functools.partial(_restrict, grid))
 
 
 def _covariance_by_lag(kernel, steps, dtype, lags):

@@ -114,12 +114,12 @@ class CompiledEngine:
       warnings.simplefilter('ignore', UserWarning)
       found = driver.sample_more(
         self.kernel,
-        self.states,
-        self.results,
+        # Negative numbers give noise that differs from that of `start`.
+        driver.Start(
+          self.states, self.results, random.fold_in(self.seed, -number)
+        ),
         num_draws,
         steps_per_draw - 1,
-        # Negative numbers give noise that differs from that of `start`.
-        random.fold_in(self.seed, -number),
         self._block_size,
         jit_compile=self.with_xla,
         reports=self._reports,

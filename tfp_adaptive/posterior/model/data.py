@@ -18,6 +18,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import custom_gradient
+from tfp_adaptive.core import structures
 from tfp_adaptive.core import target_call
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.posterior.model import exact
@@ -232,7 +233,7 @@ def _as_tensors(leaves, shapes, dtypes):
   for size, event, dtype in zip(sizes, events, in_order(dtypes)[1]):
     parts.append(_as_tensors(leaves[begin : begin + size], event, dtype))
     begin += size
-  if hasattr(shapes, '_asdict'):
+  if structures.is_namedtuple(shapes):
     return type(shapes)(*parts)
   return dict(zip(names, parts)) if names else type(shapes)(parts)
 

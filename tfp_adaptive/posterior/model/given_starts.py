@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import structures
 
 __all__ = ['of_joint', 'unconstrained']
 
@@ -24,7 +25,7 @@ def of_joint(events, names, init, dtype, num_chains):
   """
   leaves = tf.nest.flatten(init)
   given = dict(zip(state_parts.names(init), leaves))
-  is_bare = isinstance(init, (list, tuple)) and not hasattr(init, '_asdict')
+  is_bare = structures.is_sequence(init)
   if isinstance(init, dict) and set(init) == set(names):
     given = init  # Rows of numbers may be lists.
   elif is_bare and not isinstance(events, dict) and len(leaves) == len(names):

@@ -6,7 +6,10 @@ not a composite tensor. The functions here handle such cases.
 
 from typing import Any
 
+import tensorflow as tf
 import tensorflow_probability as tfp
+
+from tfp_adaptive.core import structures
 
 __all__ = [
   'described',
@@ -78,8 +81,7 @@ def in_order(structure: Any) -> tuple:
   Args:
     structure: namedtuple, dict or sequence. Only its top level is split.
   """
-  if hasattr(structure, '_asdict'):
-    structure = structure._asdict()
+  structure = structures.as_dict(structure)
   if isinstance(structure, dict):
     return list(structure), list(structure.values())
   return None, list(structure)
@@ -94,7 +96,8 @@ def unpinned(model: Any) -> tuple[Any, dict]:
 
 def rank(law: Any) -> int | None:
   """Returns the number of axes of an event; `None` if it has several parts."""
-  return getattr(law.event_shape, 'rank', None)
+  shape = law.event_shape
+  return shape.rank if isinstance(shape, tf.TensorShape) else None
 
 
 _WITH_ONE_INSIDE = (

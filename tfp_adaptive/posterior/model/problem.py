@@ -23,6 +23,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
+from tfp_adaptive.core import structures
 from tfp_adaptive.core import target_call
 from tfp_adaptive.improper_uniform import has_flat_part
 from tfp_adaptive.posterior.model import bounds
@@ -525,9 +526,7 @@ def _bijectors_like(init, names, bijectors):
 
 def _matched(init, maps):
   """Returns the maps of all leaves, by name if `init` has names."""
-  parts, maps = (
-    s._asdict() if hasattr(s, '_asdict') else s for s in (init, maps)
-  )
+  parts, maps = structures.as_dict(init), structures.as_dict(maps)
   if isinstance(parts, dict):
     maps = {} if maps is None else maps
     unknown = sorted(set(maps) - set(parts)) if isinstance(maps, dict) else maps
@@ -536,7 +535,7 @@ def _matched(init, maps):
         f'`init` has the parts {", ".join(map(str, parts))}, so `bijectors` is '
         f'a dict of some of these, but got {unknown!r}.'
       )
-    keys = list(parts) if hasattr(init, '_asdict') else sorted(parts)
+    keys = list(parts) if structures.is_namedtuple(init) else sorted(parts)
     return [m for key in keys for m in _matched(parts[key], maps.get(key))]
   if isinstance(parts, (list, tuple)):
     maps = [None] * len(parts) if maps is None else maps

@@ -5,6 +5,7 @@ import operator
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 
 __all__ = ['as_exponents', 'as_indices', 'check_preconditioner', 'first']
@@ -53,7 +54,8 @@ def as_exponents(exponents, drivers):
 
 def check_preconditioner(preconditioner):
   """Refuses a value that is not one structure for the whole state."""
-  if getattr(preconditioner, 'takes_part_sizes', True):
+  is_part = isinstance(preconditioner, interfaces.Preconditioner)
+  if not is_part or preconditioner.takes_part_sizes:
     raise ValueError(
       '`preconditioner` must be one structure for the whole state, but got '
       f'{preconditioner!r}. Write for example '
