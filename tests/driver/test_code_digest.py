@@ -321,3 +321,14 @@ def test_the_digest_of_a_program_is_that_of_another_process():
     for number in (1, 2)
   }
   assert len(digests) == 1 and len(digests.pop().split()) == 2
+
+
+def test_a_value_that_is_too_large_does_not_hide_its_neighbours():
+  large = list(range(30_000))
+  with_f, with_g = (
+    code_digest.digest([{'a': large}, lambda x, c=c: c * x]) for c in (1, 2)
+  )
+  assert with_f != with_g
+  assert with_f == code_digest.digest(
+    [{'a': list(range(30_000))}, lambda x, c=1: c * x]
+  )

@@ -89,6 +89,10 @@ def digest(value):
   try:
     return _digest(_parts(value, {}, 0, itertools.count()))
   except _TooLarge:
+    if isinstance(value, dict):
+      value = [*value, *value.values()]
+    if isinstance(value, (list, tuple)):  # Other items may be small enough.
+      return _digest(digest(item).encode() for item in value)
     code = [type(value).__qualname__, None, None]
     if isinstance(value, types.FunctionType):
       code[1:] = value.__qualname__, value.__code__
