@@ -1,9 +1,6 @@
 """`ImproperUniform`, a flat prior as a part of a joint distribution.
 
-The density of `ImproperUniform` is one everywhere on its support. If the
-support is unbounded, the density has no finite integral, so the prior has no
-draws. A posterior under a flat prior can still be proper. Stan programs use
-such a prior for every parameter without a `~` statement.
+Stan programs use such a prior for every parameter without a `~` statement.
 """
 
 import warnings
@@ -180,13 +177,9 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
 def has_flat_part(model: Any) -> bool:
   """Returns whether a distribution has an `ImproperUniform` in it anywhere.
 
-  The search covers joint distributions, and all arguments of a distribution
-  that are distributions. It builds joint distributions in a graph and computes
-  nothing.
-
-  Args:
-    model: `tfd.Distribution`, a structure of distributions, or a joint
-      distribution with pins.
+  The search covers structures of distributions, joint distributions, and all
+  arguments of a distribution that are distributions. It builds joint
+  distributions in a graph and computes nothing.
   """
   found = []
 
@@ -309,9 +302,7 @@ def _takes(bijector, event_shape, dtype):
 def _dtypes(value, seen):
   """Returns the set of floating dtypes of all constants in a bijector.
 
-  Args:
-    value: A bijector, or an object inside of one.
-    seen: Set of ids of all earlier objects; it grows.
+  `seen` is the set of ids of all earlier objects; it grows.
   """
   if id(value) in seen:
     return set()

@@ -145,7 +145,7 @@ def test_one_draw_that_is_no_number_fails_by_name(value):
   values = _normal()
   values[3, 1, 2] = value
   failed = _judged(values).failed
-  assert '0.00062 of the draws of x[2] are no finite numbers' in failed[0]
+  assert '0.00062 of the draws of x[2] are not finite' in failed[0]
 
 
 def test_coordinates_of_all_shapes_have_names():
@@ -377,7 +377,7 @@ def test_chains_that_never_moved_are_counted_and_numbered():
 
 def test_draws_that_are_no_numbers_are_not_called_still():
   failed = _judged(np.full([*_SHAPE, 2], np.nan)).failed
-  assert len(failed) == 1 and 'are no finite numbers' in failed[0]
+  assert len(failed) == 1 and 'are not finite' in failed[0]
 
 
 def test_a_summary_has_the_quantiles_of_all_draws():

@@ -1,7 +1,6 @@
 """Checks arguments that many kernels take, before anything is computed.
 
-Each error says what was given, what is allowed and what to write. A value that
-only the run knows, such as a symbolic Tensor, is not checked.
+A value that only the run knows, such as a symbolic Tensor, is not checked.
 """
 
 import functools
@@ -45,15 +44,8 @@ def by_keyword(
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
   """Makes a decorator that explains how a builder is called.
 
-  Python refuses a wrong call by itself, but does not say what to write.
-
-  Args:
-    example: A correct call, which the error shows.
-
-  Returns:
-    A decorator of functions with keyword-only arguments. The decorated function
-    raises `TypeError` for too many positional arguments, and for an argument
-    that is given twice, missing or unknown.
+  Python refuses a wrong call by itself, but does not say what to write. The
+  `TypeError` of the decorated function shows `example`, a correct call.
   """
 
   def decorate(function):
@@ -119,13 +111,7 @@ def check_accept_prob(value, name='target_accept_prob'):
 
 
 def check_inner_share(value, name, advice):
-  """Refuses a value that is not one number strictly between 0 and 1.
-
-  Args:
-    value: The given value.
-    name: Name of the argument.
-    advice: A sentence that says what to write instead.
-  """
+  """Refuses a value outside (0, 1); `advice` says what to write instead."""
   if not _holds(value, lambda x: (x > 0.0) & (x < 1.0)):
     raise ValueError(
       f'`{name}` must lie strictly between 0 and 1, but got {value!r}. {advice}'
@@ -133,20 +119,13 @@ def check_inner_share(value, name, advice):
 
 
 def check_share(value, name, advice):
-  """Refuses a value outside [0, 1); see `check_inner_share` for arguments."""
+  """Refuses a value outside [0, 1); `advice` says what to write instead."""
   if not _holds(value, lambda x: (x >= 0.0) & (x < 1.0)):
     raise ValueError(f'`{name}` must be in [0, 1), but got {value!r}. {advice}')
 
 
 def check_positive(value, name, usual, is_array=False):
-  """Refuses a value that is not positive and finite.
-
-  Args:
-    value: The given value.
-    name: Name of the argument.
-    usual: A usual value, which the error suggests.
-    is_array: Whether the value may be an array; else it must be one number.
-  """
+  """Refuses a value that is not positive and finite, and suggests `usual`."""
   if not _holds(value, lambda x: (x > 0.0) & np.isfinite(x), is_array):
     number = '' if is_array else ', one number'
     raise ValueError(

@@ -1,10 +1,9 @@
 """Fits that are made on the host, between two blocks of steps.
 
-A kernel that is fitted between its steps names the steps after which a fit is
-due (`Kernel.fit_steps`), and makes the fit (`Kernel.fitted_at`). A driver that
-runs such a kernel promises to end a block at each of these steps and to call
-the fit there. A kernel that starts without this promise raises an error,
-because its map would never be fitted.
+`Kernel.fit_steps` names the steps after which `Kernel.fitted_at` is due. A
+driver promises to end a block at each of these steps and to call the fit there.
+A kernel that starts without this promise raises an error, because its map would
+never be fitted.
 """
 
 import contextlib
@@ -36,14 +35,7 @@ def code(kernel: tfp.mcmc.TransitionKernel) -> list:
 def fitted(
   kernel: tfp.mcmc.TransitionKernel, state: Any, results: Any, step: int
 ) -> Any:
-  """Returns the kernel results after the fits that are due.
-
-  Args:
-    kernel: The kernel.
-    state: State of the chains.
-    results: Results of `kernel`.
-    step: Number of steps taken so far.
-  """
+  """Returns the kernel results after the fits that are due at `step`."""
   for one, place, own in stack.ours(kernel, state, results):
     if step in one.fit_steps:
       results = stack.replaced(results, own, one.fitted_at(place, own))

@@ -6,18 +6,10 @@ __all__ = ['apply_if', 'in_stage']
 
 
 def apply_if(predicate, function, *values):
-  """Returns `function(*values)` if the predicate holds, else `values`.
+  """Returns `function(*values)` if the predicate holds, else `values`, a tuple.
 
   The conditional is a loop of at most one iteration instead of `tf.cond`. XLA
   keeps values of a loop in place, but copies them in branches of `tf.cond`.
-
-  Args:
-    predicate: [] bool.
-    function: Takes and returns structures like `values`.
-    *values: Structures of Tensors.
-
-  Returns:
-    A tuple with the structure of `values`.
   """
   _, results = tf.while_loop(
     lambda goes_on, _: goes_on,
@@ -34,12 +26,8 @@ def in_stage(function, *args):
   again for every entry of the result. This made a chain of small decompositions
   a thousand times slower. A loop of one iteration prevents the fusion.
 
-  Args:
-    function: Takes `args` and no other Tensor; returns a structure of Tensors.
-    *args: Structures of Tensors with static shapes, a floating Tensor first.
-
-  Returns:
-    The result of `function`.
+  The function may use no other Tensor than `args`. These are structures of
+  Tensors with static shapes, a floating Tensor first.
   """
   first = tf.reshape(tf.nest.flatten(args)[0], [-1])[0]
   specs = tf.nest.map_structure(tf.TensorSpec.from_tensor, args)

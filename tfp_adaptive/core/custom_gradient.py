@@ -31,14 +31,11 @@ def custom_gradient(function):
 
 
 def let_go(graph):
-  """Makes sure that a graph is freed once no program needs it.
+  """Makes sure that a traced graph is freed once no program needs it.
 
   Targets and many distributions call `tf.custom_gradient`, and the cache of
   TFP's bijectors keeps graphs too. The graphs of loops and branches are treated
   as well, but not the graph of a `tf.function` that is called inside.
-
-  Args:
-    graph: A `tf.Graph` whose trace is complete.
   """
   tfp_private.forget_bijections(graph)
   graphs, seen = [graph], set()

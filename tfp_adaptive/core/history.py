@@ -34,10 +34,10 @@ class History(
     'History', ['points', 'is_filled', 'num_seen', 'chain', 'time']
   ),
 ):
-  """Past states.
+  """Past states, one in each of n rows.
 
   Attributes:
-    points: States, one in each row, [n, d].
+    points: States, [n, d].
     is_filled: Whether a row holds a state, [n] bool.
     num_seen: States offered so far, [] int32.
     chain: Number of the chain that a row is from, [n] int32.
@@ -48,10 +48,7 @@ class History(
 
   @classmethod
   def merged(cls, parts, before):
-    """Returns a history whose rows are taken from the shards in turn.
-
-    A shard's history has only states of the shard's own chains.
-    """
+    """Takes rows from the shards in turn; each shard has chains of its own."""
     del before
     place = tf.range(ps.shape(parts[0].points)[0]) % len(parts)
 
@@ -82,8 +79,7 @@ def start(num_points, event_size, dtype):
 def in_order(history):
   """Returns points [n, d] and weights [n], by chain and then by time.
 
-  Neighbors in a chain are alike. In this order, a block of rows that is held
-  out for a test has few neighbors among the other rows.
+  A block of these rows that is held out has few neighbors among the others.
   """
   order = tf.argsort(history.time, stable=True)
   chain = tf.gather(history.chain, order)
@@ -98,19 +94,11 @@ def weights(history):
 
 
 def add(history, rows, seed):
-  """Offers one state of every chain.
+  """Offers one state of every chain, rows [b, d].
 
   States fill the rows one after the other. Once the history is full, every
   chain replaces states in rows of its own. With more chains than rows, chains
   take turns.
-
-  Args:
-    history: `History`.
-    rows: States, one for each chain, [b, d].
-    seed: [2] int32.
-
-  Returns:
-    `History`.
   """
   num_points = ps.shape(history.points)[0]
   rows, chain = _at_most(rows, num_points, history.num_seen)

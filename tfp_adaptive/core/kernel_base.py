@@ -1,8 +1,7 @@
 """The base class of all kernels.
 
 `tfpa.frozen`, costs, warnings and traces call these methods of each nested
-kernel. A new kernel overrides the methods that apply to it, and no other module
-has to know the kernel.
+kernel. No other module has to know a new kernel.
 """
 
 from collections.abc import Iterator
@@ -64,20 +63,12 @@ class Kernel(tfp_private.TransitionKernel):
     return self.copy(**self.learned_at(results))
 
   def learned_at(self, results: Any) -> dict[str, Any]:
-    """Returns the learned arguments of the constructor, by name.
-
-    Raises:
-      ValueError: If the kernel learns nothing.
-    """
+    """Returns the learned arguments of the constructor, by name."""
     del results
     raise nothing_learned(self)
 
   def operator_at(self, results: Any) -> tf.linalg.LinearOperator:
-    """Returns the learned scale factor C, without the step size.
-
-    Raises:
-      ValueError: If the kernel does not move by a single matrix.
-    """
+    """Returns the learned scale factor C, without the step size."""
     del results
     raise ValueError(
       f'{type(self).__name__} does not move by a single matrix C, so no '
@@ -112,30 +103,19 @@ class Kernel(tfp_private.TransitionKernel):
   def warnings_after(
     self, results: Any, trace: dict[str, np.ndarray]
   ) -> Iterator[str]:
-    """Yields warnings for the user about the draws.
-
-    Args:
-      results: This kernel's own results after the last step.
-      trace: Values that were recorded with the draws, arrays by name.
-    """
+    """Yields warnings about a run from its last results and recorded arrays."""
     del results, trace
     return iter(())
 
   def cost(self, adapting: bool) -> Cost | None:
-    """Returns the cost of one step of one chain, `None` if it is unknown.
-
-    Args:
-      adapting: Whether an adaptation replays the step.
-    """
+    """Returns the cost of a step for one chain, with a replay if `adapting`."""
     del adapting
     return None
 
   def cost_at(self, results: Any, kind: StepKind) -> Cost | None:
-    """Returns the cost of a step, with the costs that outer adaptations add.
+    """Returns `cost` with the costs that outer adaptations add.
 
-    Args:
-      results: This kernel's own results, or `None`.
-      kind: The `StepKind`.
+    `results` is `None` if there are none yet.
     """
     del results
     own = self.cost(kind.is_replayed)

@@ -1,8 +1,7 @@
 """Merges the results of several shards into one.
 
 By default floating values are averaged, and integers are taken from the first
-shard. Results that need other rules derive from `Merging`. They name the rules
-by field, or override `merged`.
+shard. Results that need other rules derive from `Merging`.
 """
 
 import tensorflow as tf
@@ -21,9 +20,8 @@ __all__ = [
 class Merging:
   """Base of the namedtuples whose fields have rules of their own.
 
-  Attributes:
-    merge_rules: Field -> function of (values of the shards, merged value of
-      the last merge).
+  `merge_rules` maps a field to a function of (values of the shards, merged
+  value of the last merge).
   """
 
   __slots__ = ()
@@ -31,12 +29,7 @@ class Merging:
 
   @classmethod
   def merged(cls, parts, before):
-    """Returns the results of all shards as one.
-
-    Args:
-      parts: Results of each shard, a list.
-      before: Results of the last merge, which all shards had.
-    """
+    """Returns the results of all shards as one; see the function `merged`."""
     columns = zip(cls._fields, zip(*parts), before)
     return cls(
       *(
@@ -47,11 +40,9 @@ class Merging:
 
 
 def merged(parts, before):
-  """Returns the merged results of all shards.
+  """Returns the merged results of all shards, a list of structures.
 
-  Args:
-    parts: List of structures, one of each shard.
-    before: The structure that all shards had after the last merge.
+  `before` is the structure that all shards had after the last merge.
   """
   one = parts[0]
   if isinstance(one, Merging):
@@ -82,7 +73,7 @@ def mean(parts):
 
 
 def counted(values, before):
-  """Returns the sum of what shards have counted since the last merge."""
+  """Returns the count of the last merge plus what all shards added since."""
   return before + tf.add_n([value - before for value in values])
 
 

@@ -105,12 +105,7 @@ class MetropolisHastings(tfp.mcmc.MetropolisHastings):
   def _decided(self, is_accepted, current, proposed, log_accept_ratio, seed):
     """Returns the next state and results.
 
-    Args:
-      is_accepted: [chains...] bool.
-      current: State and results of the proposal before the step.
-      proposed: State and results of the proposal after the step.
-      log_accept_ratio: [chains...].
-      seed: Seed of the step, [2] int32.
+    `current` and `proposed` are (state, results) before and after the step.
     """
     state = _choose(is_accepted, proposed[0], current[0])
     return state, tfp_private.MetropolisHastingsKernelResults(

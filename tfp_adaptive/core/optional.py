@@ -8,13 +8,7 @@ __all__ = ['load']
 def load(module, user, extra):
   """Returns a module, or refuses with the command that installs it.
 
-  Args:
-    module: Name of the module.
-    user: Name of the public function that needs the module.
-    extra: Extra of the library that installs the module.
-
-  Raises:
-    ImportError: If the module cannot be imported.
+  `user` is the public function that needs the module.
   """
   try:
     return importlib.import_module(module)

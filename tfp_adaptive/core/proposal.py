@@ -45,19 +45,14 @@ class ProposalResults(
 ):
   """Results of an uncalibrated proposal; plain Tensors of constant structure.
 
+  `interfaces.Proposal` explains the fields that are not listed here.
+
   Attributes:
-    target_log_prob: Target at the proposed state, [chains...].
-    grads_target_log_prob: Gradient of the target, in the structure of the
-      state; `[]` for proposals that use no gradient.
-    log_acceptance_correction: log q(x | y) - log q(y | x), [chains...].
-    preconditioner_params: Params of the scale factor, which all chains share.
     step_size: Multiplies the scale factor; [] or [chains..., 1].
     num_leapfrog_steps: Range (fewest, most) from which the number of leapfrog
       steps is drawn, [2] int32, if the range is learned; else `[]`.
-    noise: The standard normals of the step, [chains..., event_size].
     trajectory: What a replay needs from the intermediate steps; `[]` for most
       proposals.
-    seed: Seed of the step, [2] int32.
   """
 
   __slots__ = ()

@@ -23,9 +23,8 @@ __all__ = ['fold_in', 'log_uniform', 'normal', 'sanitize', 'split', 'uniform']
 def sanitize(seed):
   """Returns a [2] int32 seed with non-negative words.
 
-  Args:
-    seed: `None` (drawn from TF's global generator), an int, a pair of ints, or
-      a [2] integer Tensor.
+  With `None`, the seed is drawn from TF's global generator. Otherwise it is an
+  int, a pair of ints, or a [2] integer Tensor.
   """
   if isinstance(seed, (int, np.integer)):
     # TFP would mix an int with a global generator, so that every call differs.

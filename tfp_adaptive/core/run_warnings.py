@@ -10,13 +10,7 @@ _MOST_NAMES = 10
 
 
 def acceptance(accepted, target, may_exceed_target=False):
-  """Yields a warning if the acceptance is far from the adaptation's target.
-
-  Args:
-    accepted: Decisions, numpy bool, or `None`.
-    target: Wanted acceptance.
-    may_exceed_target: Whether a higher acceptance is as good.
-  """
+  """Yields a warning if the mean of `accepted` is far from `target`."""
   if accepted is None or np.size(accepted) < _FEWEST_DECISIONS:
     return
   rate = float(np.mean(accepted))
@@ -31,14 +25,7 @@ def acceptance(accepted, target, may_exceed_target=False):
 
 
 def at_bounds(criterion, state, problem, accepted):
-  """Yields a warning for each value of a criterion that ended at a bound.
-
-  Args:
-    criterion: `interfaces.Criterion`.
-    state: State of the criterion.
-    problem: `interfaces.ProblemSize`.
-    accepted: Decisions of the draws, numpy bool, or `None`.
-  """
+  """Yields a warning for each value of a criterion that ended at a bound."""
   traced = criterion.trace(state)
   # The entropy weight rises to its bound while the acceptance is above target.
   may_be_high = criterion.may_exceed_target and (

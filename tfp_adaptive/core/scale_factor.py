@@ -20,10 +20,7 @@ _LEAST = 1e-15  # The square of its inverse is finite in float32.
 
 
 def apply(operator, rows, adjoint=False):
-  """Multiplies every row of `rows` ([chains..., d]) by the operator.
-
-  All chains, with any number of chain dimensions, share one matrix product.
-  """
+  """Multiplies every row of `rows` ([chains..., d]) by the operator."""
   if isinstance(operator, tf.linalg.LinearOperatorDiag):
     return operator.diag * rows
   if isinstance(
@@ -52,12 +49,9 @@ def unapply(operator, rows, adjoint=False):
 
 
 def positive(scales, min_scale):
-  """Returns scales made positive after a step that may change their signs.
+  """Returns scales [d] made positive after a step that may change signs.
 
-  Args:
-    scales: [d], of any sign.
-    min_scale: Least scale. With 0 the absolute values are returned, because -c
-      and c are the same scale.
+  If `min_scale` is 0, it returns absolute values: -c and c are the same scale.
   """
   if min_scale > 0.0:
     return tf.maximum(scales, tf.cast(min_scale, scales.dtype))

@@ -205,9 +205,7 @@ class ShortSteps(kernel_base.Wrapper):
   def teaching_share(self, results):
     """Returns the share of the adapting steps that were not short, a float.
 
-    Args:
-      results: Results of this kernel. With `None`, a learned share of short
-        steps counts as 0.
+    Without results, a learned share of short steps counts as 0.
     """
     share = self._parameters['short_step_share']
     if share is not None or results is None:
@@ -244,11 +242,7 @@ class ShortSteps(kernel_base.Wrapper):
 def around(kernel, num_adaptation_steps, share, shortest=_SHORTEST):
   """Returns the kernel with short steps, or `kernel` if no step is short.
 
-  Args:
-    kernel: See `ShortSteps`.
-    num_adaptation_steps: Number of steps that look for narrow regions, or 0.
-    share: See `ShortSteps`.
-    shortest: See `ShortSteps`.
+  No step is short if `share` is `None` and no step adapts.
   """
   if share is None:
     share = None if num_adaptation_steps else 0.0
@@ -260,14 +254,7 @@ def around(kernel, num_adaptation_steps, share, shortest=_SHORTEST):
 
 
 def draw(share, dtype, seed, shortest=_SHORTEST):
-  """Returns the factor m of the step size, [].
-
-  Args:
-    share: Probability of a short step, a float or [].
-    dtype: Dtype of the state.
-    seed: Seed of the step, [2] int32.
-    shortest: The least m.
-  """
+  """Returns the factor m of the step size, [], at least `shortest`."""
   choice_seed, length_seed = random.split(random.fold_in(seed, _SALT), 2)
   is_short = random.uniform([], dtype, choice_seed) <= share
   length = random.uniform([], dtype, length_seed)

@@ -47,9 +47,7 @@ def remembers_call(
   """Decorates a factory, so that a part shows the arguments of the factory.
 
   Arrays are shown by shape and dtype, so that a part does not keep them alive.
-
-  Args:
-    factory: Function that returns a part, a NamedTuple with a field `shown`.
+  A part is a NamedTuple with a field `shown`.
   """
   signature = inspect.signature(factory)
 
@@ -66,9 +64,6 @@ def kernel(kernel: Any) -> str:
   """Returns nested kernels with their arguments, one below the other, as text.
 
   Arguments that are `None` or have their default are left out.
-
-  Args:
-    kernel: A `tfp.mcmc.TransitionKernel`.
   """
   defaults = {
     name: parameter.default

@@ -1,7 +1,7 @@
 """Functions of nested kernels and of their results.
 
-TFP's wrappers keep the inner kernel and its results under several names. Only
-this module knows these names.
+Only this module knows under which names TFP's wrappers keep inner kernels and
+their results.
 """
 
 import tensorflow as tf
@@ -53,12 +53,7 @@ def kernels(kernel):
 
 
 def levels(kernel, results):
-  """Returns a list of (kernel, its own results), outermost first.
-
-  Args:
-    kernel: A kernel.
-    results: Results of `kernel`. With `None`, all results are `None`.
-  """
+  """Returns a list of (kernel, its own results or `None`), outermost first."""
   found = []
   for one in kernels(kernel):
     if found and results is not None:
@@ -79,11 +74,7 @@ def inner_results(results):
 def ours(kernel, state, results):
   """Yields (kernel, state, results) of this library's kernels.
 
-  Args:
-    kernel: A kernel.
-    state: State of `kernel`, or `None`. An inner kernel gets the state in its
-      own space.
-    results: Results of `kernel`.
+  An inner kernel gets the state in its own space.
   """
   for one, own in levels(kernel, results):
     if own is None:
@@ -112,13 +103,7 @@ def num_adaptation_steps(kernel):
 
 
 def replaced(results, old, new):
-  """Returns results in which the results of one kernel are replaced.
-
-  Args:
-    results: Results of a kernel.
-    old: Results to replace: `results`, or results inside.
-    new: Results that replace `old`.
-  """
+  """Returns results in which `old`, the results of one kernel, become `new`."""
   if results is old:
     return new
   for name in _INNER:
@@ -136,12 +121,7 @@ def proposal_results(results):
 
 
 def inner_state(state, results):
-  """Returns the state in the space of the innermost kernel.
-
-  Args:
-    state: State of the outermost kernel.
-    results: Results of the outermost kernel.
-  """
+  """Returns the state in the space of the innermost kernel."""
   while results is not None:
     if 'transformed_state' in structures.fields(results):
       state = results.transformed_state
@@ -150,11 +130,7 @@ def inner_state(state, results):
 
 
 def is_short(results):
-  """Returns whether the last step was short, [] bool or False.
-
-  Args:
-    results: Results of a kernel, which may have `ShortSteps` inside.
-  """
+  """Returns whether the last step was short, [] bool or False."""
   while results is not None:
     if 'is_short' in structures.fields(results):
       return results.is_short
@@ -180,10 +156,7 @@ def gradients(results):
 
 
 def recorded(results):
-  """Returns the recorded fields of a step, a dict of name -> [chains...].
-
-  Fields that the innermost results lack are left out.
-  """
+  """Returns the recorded fields that results have: name -> [chains...]."""
   found = {}
   for name in (
     'target_log_prob',
@@ -236,15 +209,7 @@ def frozen(kernel, results):
 
 
 def cost(kernel, results, kind):
-  """Returns the `interfaces.Cost` of a step, `None` if it is unknown.
-
-  TFP's wrappers add no cost.
-
-  Args:
-    kernel: A kernel.
-    results: Results of `kernel`, or `None`.
-    kind: `kernel_base.StepKind`.
-  """
+  """Returns the `interfaces.Cost` of a step, `None` if it is unknown."""
   if isinstance(kernel, kernel_base.Kernel):
     return kernel.cost_at(results, kind)
   inner = _inner(kernel)

@@ -102,10 +102,7 @@ def event_size(flat):
 def of_flat(target_log_prob_fn, state, num_chain_dims):
   """Returns the target and its gradient as a function of flat positions.
 
-  Args:
-    target_log_prob_fn: As in TFP.
-    state: Any state of the chains; gives structure and shapes.
-    num_chain_dims: Chain dimensions of the state.
+  `state` is any state of the chains, for its structure and its shapes.
   """
 
   def value_and_gradient_of_flat(flat):
@@ -153,11 +150,8 @@ def num_chains(target_log_prob):
 def value(target_log_prob_fn, state, shape=None):
   """Evaluates the target at `state`.
 
-  Args:
-    target_log_prob_fn: Called as TFP calls targets.
-    state: Tensor or structure of Tensors, [chains..., event...].
-    shape: Shape of an earlier value, or `None`. It is set if the value has no
-      static shape, which happens with Python code in a graph.
+  The shape of an earlier value is set if the value has no static shape, which
+  happens with Python code in a graph.
   """
   return _call(target_log_prob_fn, fresh(state), shape)
 

@@ -41,13 +41,7 @@ def bounded(step_size):
 
 
 def change(accept_prob, target_accept_prob, rate):
-  """Returns the factor by which the rule of Robbins and Monro changes s.
-
-  Args:
-    accept_prob: Acceptance of the step just taken, mean over chains, [].
-    target_accept_prob: Wanted acceptance, in (0, 1).
-    rate: Rate of log s, [].
-  """
+  """Returns the factor by which the rule of Robbins and Monro changes s."""
   return tf.exp(rate * (accept_prob - target_accept_prob))
 
 
@@ -68,22 +62,9 @@ def tuned(
   """Puts TFP's dual averaging of a step size around a kernel.
 
   A step that says nothing about the step size, such as a short step, counts as
-  accepted at the target rate.
-
-  Args:
-    kernel: Kernel whose innermost results have the two fields named below.
-    num_adaptation_steps: Steps that tune.
-    target_accept_prob: Wanted mean acceptance, in (0, 1).
-    step_size: Name of the innermost result that is tuned, within the bounds.
-    log_accept_ratio: Name of the innermost result that has the log ratio.
-    says_nothing_fn: (results) -> [] bool, whether the last step says nothing.
-      By default short steps say nothing.
-
-  Returns:
-    A `tfp.mcmc.DualAveragingStepSizeAdaptation`.
-
-  Raises:
-    ValueError: If `target_accept_prob` is not in (0, 1).
+  accepted at the target rate. `says_nothing_fn` maps results to [] bool.
+  `step_size` and `log_accept_ratio` are names of fields of the innermost
+  results.
   """
   arguments.check_accept_prob(target_accept_prob)
 

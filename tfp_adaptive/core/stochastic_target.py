@@ -35,18 +35,9 @@ _BOOTSTRAP_SEED = (20090401, 697725)
 
 
 def evaluate(target_log_prob_fn, state, seed, is_stochastic, shape=None):
-  """Evaluates the target, or estimates it, at `state`.
+  """Evaluates or estimates the target, [chains...].
 
-  Args:
-    target_log_prob_fn: Called as TFP calls targets, and with `seed=seed` if
-      `is_stochastic`.
-    state: Tensor or structure of Tensors, [chains..., event...].
-    seed: [2] int32; not used if the target is exact.
-    is_stochastic: Python bool.
-    shape: Shape of an earlier value, if there is one.
-
-  Returns:
-    [chains...]; every chain has an estimate of its own.
+  Every chain has an estimate of its own. For `shape` see `state_parts.value`.
   """
   if not is_stochastic:
     return state_parts.value(target_log_prob_fn, state, shape)
@@ -78,14 +69,7 @@ def bootstrap_seed():
 def check(target_log_prob_fn, is_stochastic):
   """Refuses a target whose signature does not fit `target_is_stochastic`.
 
-  Args:
-    target_log_prob_fn: The user's function.
-    is_stochastic: The user's value; `None` for kernels that take exact targets
-      only.
-
-  Raises:
-    ValueError: If a stochastic target takes no seed, or if an exact target
-      requires one.
+  `is_stochastic` is `None` for kernels that take exact targets only.
   """
   if not isinstance(is_stochastic, (bool, type(None))):
     raise ValueError(

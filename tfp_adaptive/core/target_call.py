@@ -58,16 +58,8 @@ class TargetError(ValueError):
 def call(target_log_prob_fn, state):
   """Calls a density as TFP does.
 
-  Args:
-    target_log_prob_fn: The user's function.
-    state: Tensor or structure of Tensors, [chains..., event...].
-
-  Returns:
-    The value of the function.
-
-  Raises:
-    ValueError: If the function does not take such a state, fails, or returns
-      `None`.
+  Raises a `TargetError` if the density does not take such a state, returns
+  `None`, or fails with one of `_FAILURES`. Other errors pass unchanged.
   """
   try:
     value = tfp_private.call_fn(target_log_prob_fn, state)
@@ -87,12 +79,7 @@ def call(target_log_prob_fn, state):
 
 
 def explained(error, what):
-  """Returns a `TargetError` that says what to write.
-
-  Args:
-    error: The exception that was raised.
-    what: First words of the message.
-  """
+  """Returns a `TargetError` that says what to write, after the words `what`."""
   if isinstance(error, TargetError):
     return error
   text = str(error).strip()
@@ -110,13 +97,8 @@ def failed(error: tf.errors.OpError) -> Exception:
   """Returns the exception to raise if a step of a run fails inside a graph.
 
   Assertions and `tf.py_function` in the density may fail in some region only,
-  after many good steps.
-
-  Args:
-    error: The exception that TensorFlow raised.
-
-  Returns:
-    A `TargetError` if the density failed, else the error as it is.
+  after many good steps. An error that neither has raised, such as lack of
+  memory, is returned as it is.
   """
   text = re.sub(r'\{\{.*?\}\}|\[\[.*?\]\]|\[Op:.*', '', str(error))
   raised = re.search(

@@ -1,9 +1,6 @@
 """The only place that touches private modules of TFP and TF.
 
-TFP keeps rules that every kernel must share in private modules: how a target is
-called with a structure, how chains are selected, how shards are reduced. Only
-this file imports such modules, so that a release that moves them breaks only
-this file.
+A release that moves these modules breaks only this file.
 """
 
 import tensorflow as tf
@@ -142,12 +139,9 @@ def inlined(concrete):
 def by_name(model, values):
   """Returns values of some parts in the structure of a joint distribution.
 
-  The result is the argument `value` of `sample` and `sample_distributions`. If
-  parts were passed by keyword, the names `seed` and `name` would clash.
-
-  Args:
-    model: `tfd.JointDistribution`.
-    values: dict of name -> value; parts without one are `None`.
+  The result is the argument `value` of `sample` and `sample_distributions`,
+  with `None` for the other parts. If parts were passed by keyword, the names
+  `seed` and `name` would clash.
   """
   names = model._flat_resolve_names()
   return model._model_unflatten([values.get(name) for name in names])

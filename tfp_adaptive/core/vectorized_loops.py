@@ -56,10 +56,9 @@ class _OtherStackingError(Exception):
 
 
 class _Loop:
-  """A loop inside of a vectorized function."""
+  """A loop inside of a vectorized function, from TF's `_PforInput`."""
 
   def __init__(self, pfor_input):
-    """Takes TF's `_PforInput` of the loop."""
     self._input, self._pfor = pfor_input, pfor_input.pfor
     # WhileV2 reads the attributes of the operation.
     self._known = pfor.WhileV2(pfor_input)

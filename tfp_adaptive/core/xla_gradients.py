@@ -1,4 +1,4 @@
-"""Registers the gradient of an op for second derivatives of slices under XLA.
+"""Lets slices have second derivatives under XLA, where TF lacks a gradient.
 
 In a compiled function the reverse rule of `tf.slice` is the op
 `XlaDynamicUpdateSlice`. TF registers no gradient of this op, so that a second

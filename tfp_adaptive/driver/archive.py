@@ -58,12 +58,7 @@ def pack(arrays: Arrays) -> bytes:
 
 
 def unpack(path: types.Path) -> Arrays:
-  """Returns the dict of arrays in a file.
-
-  Raises:
-    Damaged: If the file is not one that `pack` made.
-    OSError: If the file cannot be opened.
-  """
+  """Returns the arrays of a file that `pack` made; else raises `Damaged`."""
   _check_regular(path)
   try:
     _check_sizes(path)
@@ -86,11 +81,9 @@ def read_bytes(path: types.Path) -> bytes:
 
 
 def seal(header: dict, arrays: Arrays) -> bytes:
-  """Returns the bytes of header and arrays, with their checksum.
+  """Returns the bytes of a JSON header and of arrays, with their checksum.
 
-  Args:
-    header: dict of JSON values.
-    arrays: dict of arrays; no name is `header` or `digest`.
+  No array may have the name `header` or `digest`.
   """
   digest = _digest(header, arrays)
   return pack(dict(arrays, header=json.dumps(header), digest=digest))
@@ -133,10 +126,8 @@ def write(path: pathlib.Path, content: bytes) -> None:
   """Writes bytes to a new file beside `path`, and renames that file to `path`.
 
   The new file is created exclusively. If its name is a symbolic link, the link
-  is removed, and the file to which it points is not changed.
-
-  Raises:
-    OSError: If the bytes cannot be written. An earlier file stays.
+  is removed, and the file to which it points is not changed. If the bytes
+  cannot be written, an earlier file stays.
   """
   if path.is_dir() and not path.is_symlink():
     raise IsADirectoryError(errno.EISDIR, 'a folder has its name', str(path))
@@ -175,8 +166,7 @@ def _check_regular(path):
 def _check_sizes(path):
   """Refuses an archive that declares more bytes than the file holds.
 
-  `pack` compresses nothing. So it never writes a member that would inflate, or
-  an array that is larger than its member.
+  `pack` compresses nothing, so no member inflates or is smaller than its array.
   """
   with zipfile.ZipFile(path) as archive:
     members = archive.infolist()

@@ -51,14 +51,10 @@ class Block(NamedTuple):
 
 
 def build(kernel, trace_fn, block_size, jit_compile, known=None):
-  """Returns the compiled `Block`.
+  """Returns the compiled `Block`, which can hold `block_size` results.
 
-  Args:
-    kernel: A `TransitionKernel`.
-    trace_fn: Function of (state, kernel_results); its result is recorded.
-    block_size: Results that one block can hold, int.
-    jit_compile: Whether XLA compiles the block.
-    known: `None`, or `known_programs.Known`, whose programs are reused.
+  The results of `trace_fn`(state, kernel_results) are recorded. `known` is
+  `None`, or `known_programs.Known`, whose programs are reused.
   """
   block = _program(kernel, trace_fn, block_size)
   compiled = tf.function(block, jit_compile=jit_compile, autograph=False)

@@ -21,13 +21,6 @@ def check(name: str) -> None:
   """Refuses a call that would hang in a forked child, or fail in a graph.
 
   A call that is allowed starts TensorFlow without its messages, see `quiet`.
-
-  Args:
-    name: The entry point as users write it, such as `tfpa.sample`.
-
-  Raises:
-    RuntimeError: If the process was forked from one that had used TensorFlow.
-    ValueError: If the call is inside `tf.function` or another graph.
   """
   if os.getpid() in _HANGING:
     raise RuntimeError(

@@ -29,12 +29,7 @@ class CheckpointError(ValueError):
 
 
 class Checkpoint:
-  """Reads and writes one checkpoint folder.
-
-  Args:
-    folder: Folder of the files.
-    run: dict of `run_identity.describe`.
-  """
+  """Reads and writes a checkpoint folder; `run` is the identity of its run."""
 
   def __init__(self, folder, run):
     self._folder = pathlib.Path(folder)
@@ -44,14 +39,9 @@ class Checkpoint:
   def save(self, leaves, step, block, seconds):
     """Writes a finished block, then the state after it.
 
-    Args:
-      leaves: State and kernel results, as a flat list.
-      step: Steps taken.
-      block: What the block recorded, as a flat list.
-      seconds: dict of the wall times so far.
-
-    Raises:
-      CheckpointError: If the files cannot be written. Earlier files stay.
+    `leaves` are the state and the kernel results, and `block` is what the block
+    recorded, both as flat lists. `seconds` are the wall times so far. If the
+    files cannot be written, earlier files stay.
     """
     content = archive.pack({str(i): a for i, a in enumerate(block)})
     _write(self._block_path(len(self._checksums)), content)
@@ -63,11 +53,8 @@ class Checkpoint:
   def load(self):
     """Returns (leaves, step, blocks, seconds), or None before the first save.
 
-    `blocks` is an iterator that reads one block at a time. All blocks have been
-    checked by then.
-
-    Raises:
-      CheckpointError: If a file is damaged or belongs to another run.
+    First it checks that all blocks exist and have the right checksums. `blocks`
+    is an iterator that reads one block at a time.
     """
     found = self._state.load()
     if found is None:
@@ -98,10 +85,7 @@ class Checkpoint:
 class State:
   """The position of a run, in the file `state.npz` with a checksum.
 
-  Args:
-    folder: The folder of the file.
-    run: dict of `run_identity.describe`.
-    argument: The argument of `tfpa.sample` that named the folder.
+  `argument` is the argument of `tfpa.sample` that named the folder.
   """
 
   def __init__(self, folder, run, argument):
@@ -116,11 +100,7 @@ class State:
     _write(self._path, archive.seal(header, arrays))
 
   def load(self):
-    """Returns (leaves, header), or None before the first save.
-
-    Raises:
-      CheckpointError: If the file is damaged or belongs to another run.
-    """
+    """Returns (leaves, header), or None before the first save."""
     if not self._path.exists():
       return None
     with _reading(self._path, self._argument):

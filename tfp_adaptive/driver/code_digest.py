@@ -109,14 +109,9 @@ def _digest(parts):
 def _parts(value, seen, depth, count):
   """Yields bytes that identify `value`; for a value seen before, its number.
 
-  Args:
-    value: Any object.
-    seen: dict of id -> (number, value) of all earlier values; it grows.
-    depth: Number of values that contain this value.
-    count: Iterator that counts all values of the digest.
-
-  Raises:
-    _TooLarge: If there are more than `_MOST_PARTS` values.
+  `seen` maps the ids of all earlier values to (number, value); it grows.
+  `depth` is the number of values that contain this value. `count` counts all
+  values of the digest. Too many of them raise `_TooLarge`.
   """
   if next(count) > _MOST_PARTS:
     raise _TooLarge
@@ -308,9 +303,7 @@ def _function_parts(function):
 def _attributes_of_modules(names, values):
   """Returns {module.name: value} that code may read from users' modules.
 
-  Args:
-    names: Set of the names that the code looks up.
-    values: Values that the code holds or reads; some are modules.
+  The code looks up `names`, and holds or reads `values`, some of them modules.
   """
   modules = [v for v in values if isinstance(v, types.ModuleType)]
   found, seen = {}, set()

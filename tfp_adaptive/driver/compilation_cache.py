@@ -89,10 +89,7 @@ def cache_compilations(directory: types.Path | None = None) -> str:
 
 
 def number_names():
-  """Makes names of functions independent of earlier traces.
-
-  Without a cache folder it does nothing.
-  """
+  """Makes names in cached programs independent of earlier traces."""
   if _FLAG in os.environ.get(_VARIABLE, ''):
     tfp_private.number_names_from_multiple(_MOST_NAMES)
 

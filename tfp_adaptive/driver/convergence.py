@@ -92,13 +92,9 @@ def diagnose(draws):
 def worst(states, num_chain_dims):
   """Returns {field of `Diagnosis`: (value, name of the coordinate)}.
 
-  Args:
-    states: Arrays [num_draws, chains..., event...], or a structure of arrays.
-    num_chain_dims: Number of dimensions that are chains.
-
-  Returns:
-    The largest R-hat and the smallest ESS, with the names of their
-    coordinates. Empty if no coordinate ever moved.
+  The value is the largest R-hat or the smallest ESS. A field is left out if it
+  is NaN for all coordinates, for example because none ever moved. `states` are
+  arrays [draws, chains..., event...], or a structure of such arrays.
   """
   parts = tf.nest.flatten(states)
   found = {}
@@ -121,13 +117,7 @@ def worst(states, num_chain_dims):
 
 
 def thinning(num_draws, num_chains, num_ranked=1):
-  """Returns the thinning with which draws are judged; 1 for most runs.
-
-  Args:
-    num_draws: Draws of each chain.
-    num_chains: Number of chains.
-    num_ranked: Number of coordinates that are ranked.
-  """
+  """Returns the thinning with which draws are judged; 1 for most runs."""
   numbers = num_draws * num_chains
   every = -(-numbers // min(_MOST_OF_ONE, _MOST_RANKED_AT_ALL // num_ranked))
   return max(1, min(every, num_draws // _FEWEST_ROWS))
@@ -143,7 +133,7 @@ def thinning_of(part, num_chain_dims):
 
 
 def worst_of(diagnosis, field):
-  """Returns (value, index) of the worst coordinate; None if none moved."""
+  """Returns (value, index) of the worst coordinate; None if all are NaN."""
   values = getattr(diagnosis, field)
   if np.all(np.isnan(values)):
     return None

@@ -33,10 +33,7 @@ def has_prior_apart(kernel):
 
 
 def check_starts(results):
-  """Refuses starts without a finite log density, or without a finite gradient.
-
-  Gradients are checked if the kernel uses them. The error names the chains.
-  """
+  """Refuses starts without a finite log density or a finite gradient."""
   log_prob = stack.target_log_prob(results)
   if not tf.is_tensor(log_prob):
     return

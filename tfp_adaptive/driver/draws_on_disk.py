@@ -38,18 +38,10 @@ _HARMLESS = (folder_lock.NAME, 'state.npz.tmp')
 class DrawsOnDisk:
   """Keeps the records of a run in a folder; `recording.InMemory` is similar.
 
-  Args:
-    folder: The folder of this run, which holds no other files.
-    run: dict of `run_identity.describe`.
-    plan: Counts of steps, including `num_discarded` and `num_results`.
-    structure: (state, trace) of Tensors that a step records.
-    block_size: Results that a block holds.
-    log_prob_name: See `to_arviz.sample_stats`.
-    attributes: dict of the attributes of the tree.
-
-  Raises:
-    ValueError: If the results of the kernel do not show which axes are chains,
-      or if a part has a name or a dtype that files do not support.
+  The folder holds no other files. `plan` has counts of steps, including
+  `num_discarded` and `num_results`. `structure` is the pair (state, trace) of
+  Tensors that a step records. `attributes` are those of the tree, and
+  `log_prob_name` is explained by `to_arviz.sample_stats`.
   """
 
   def __init__(
@@ -84,9 +76,6 @@ class DrawsOnDisk:
 
     It reads no draws. It only checks that their files exist and have the right
     lengths.
-
-    Raises:
-      CheckpointError: If files are damaged, or belong to another run.
     """
     found = self._state.load()
     if found is None:
@@ -160,13 +149,10 @@ class DrawsOnDisk:
     self._saved = leaves, header
 
   def summary(self, make):
-    """Returns (worst coordinates, thinning of their draws).
+    """Returns (worst coordinates, thinning of their draws) from `make()`.
 
     The result is kept with the state, so that opening a finished run does not
     read all draws again.
-
-    Args:
-      make: Function without arguments that computes the result.
     """
     leaves, header = self._saved
     if 'summary' not in header:

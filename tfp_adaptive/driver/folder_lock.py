@@ -29,16 +29,9 @@ class FolderError(RuntimeError):
 def held(folder, is_shared=False):
   """Holds the lock of a folder; creates the folder if it is missing.
 
-  The operating system releases the lock of a process that dies.
-
-  Args:
-    folder: Path.
-    is_shared: Whether other holders may share the lock. The lock file then
-      stays, because another holder may still use it.
-
-  Raises:
-    FolderError: If another run holds the lock; the message names that run. Also
-      if the folder cannot be written to.
+  The operating system releases the lock of a process that dies. A shared lock
+  file stays, because another holder may still use it. If another run holds the
+  lock, the `FolderError` names that run.
   """
   path = pathlib.Path(folder) / NAME
   with _locked(path, is_shared) as file:

@@ -20,22 +20,13 @@ _HANDLES = (tf.resource, tf.variant)
 
 
 class Entry:
-  """A program, and all results that were derived from the program.
-
-  Attributes:
-    function: `tf.types.experimental.ConcreteFunction`.
-  """
+  """A `ConcreteFunction`, and all results that were derived from it."""
 
   def __init__(self, function):
     self.function, self._made = function, {}
 
   def once(self, name, make):
-    """Returns the result of the first call of `make()` for a name.
-
-    Args:
-      name: Hashable name of the result.
-      make: Function without arguments.
-    """
+    """Returns the result of the first call of `make()` for a hashable name."""
     if name not in self._made:
       self._made[name] = make()
     return self._made[name]
@@ -48,15 +39,11 @@ class Known:
     self._entries = collections.OrderedDict()
 
   def same(self, concrete, jit_compile):
-    """Returns the function of an equal program, or the given one.
+    """Returns the concrete function of an equal program, or the given one.
 
     A program that reads a variable, a table or a file, or that calls Python, is
     never shared, because what it reads may change while its digest stays equal.
     A program with much data is not shared either.
-
-    Args:
-      concrete: `tf.types.experimental.ConcreteFunction`.
-      jit_compile: Whether XLA compiles the program.
     """
     return self.entry(concrete, jit_compile).function
 

@@ -24,12 +24,9 @@ class LazyDraws:
   `np.asarray` and functions of numpy read the whole array. Only `np.mean` and
   `np.any` read it block by block.
 
-  Args:
-    array: Array on disk with `shape`, `dtype`, `chunks` and slicing: [chains,
-      draws, event...], or [draws, ...] without `chain_shape`.
-    folder: Folder of the array.
-    chain_shape: Shape of the chain axes, which are a single axis on disk, or
-      `None`.
+  The array on disk has `shape`, `dtype`, `chunks` and slicing. It is [chains,
+  draws, event...], or [draws, ...] if `chain_shape`, the shape of the chain
+  axes in memory, is `None`.
   """
 
   def __init__(self, array, folder, chain_shape=None):
@@ -98,11 +95,7 @@ class LazyDraws:
     return convergence.thinning(num_draws, num_chains)
 
   def columns(self):
-    """Yields (coordinates [g], their draws [n, chains, g]).
-
-    A group has the coordinates of one chunk, so that each chunk is read only
-    once.
-    """
+    """Yields (coordinates [g], draws [n, chains, g]) of each chunk."""
     events, chunk = self._array.shape[2:], self._array.chunks[2:]
     coordinates = np.arange(math.prod(events)).reshape(events)
     num_groups = [-(-size // width) for size, width in zip(events, chunk)]

@@ -32,10 +32,9 @@ _NUM_GROUPS = 16
 
 
 def nested_rhat(draws):
-  """Returns the nested R-hat, [d].
+  """Returns the nested R-hat, [d], of draws [n, superchains, chains, d].
 
-  Args:
-    draws: [n, superchains, chains, d], at least 2 superchains of 2 chains.
+  There are at least 2 superchains, of at least 2 chains each.
   """
   means = draws.mean(axis=0)
   between = means.mean(axis=1).var(axis=0, ddof=1)
@@ -49,10 +48,9 @@ def nested_rhat(draws):
 def by_beginning(halves):
   """Returns superchains of chains that began alike, [n, 2 groups, m, d].
 
-  Args:
-    halves: [n, 2 chains, d], the first halves of all chains, then the second
-      halves. If 16, the number of groups, does not divide the number of chains,
-      some chains are left out, at even distances by rank.
+  `halves`, [n, 2 chains, d], are the first halves of all chains, then the
+  second halves. If 16, the number of groups, does not divide the number of
+  chains, some chains are left out, at even distances by rank.
   """
   n, num_halves, size = halves.shape
   num_chains = num_halves // 2

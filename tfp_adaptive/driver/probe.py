@@ -54,11 +54,9 @@ _LOG_DENSITIES = ('log_prob', 'log_likelihood', 'log density')
 def points(state: types.Structure, scale: Any = None) -> list:
   """Returns three states: the given one, and two fixed points near it.
 
-  Args:
-    state: Tensor or structure of Tensors, [chains..., event...].
-    scale: Standard deviations of the coordinates, for a state that is one
-      array. The second point is moved by up to 1 deviation, the third by up to
-      2.5. `None`: by up to 0.7, and by up to 0.05 + 0.3 |x|.
+  `scale` has the standard deviations of the coordinates, for a state that is
+  one array. The second point is moved by up to 1 deviation, the third by up to
+  2.5. Without `scale` they are moved by up to 0.7, and by up to 0.05 + 0.3 |x|.
   """
   moved = [
     tf.nest.map_structure(lambda part, n=n: _moved(part, n, scale), state)
@@ -89,9 +87,8 @@ def _array(value):
 def read(evaluate: Callable[[Any], dict], at: list) -> dict:
   """Returns the reading of a target, a dict of JSON values.
 
-  Args:
-    evaluate: Function of a point, which returns a dict of arrays by name.
-    at: The points. The first one is evaluated twice.
+  `evaluate` is a function of a point, which returns arrays by name. The first
+  point is evaluated twice.
   """
   readings = [_evaluated(evaluate, point) for point in at]
   again = _evaluated(evaluate, at[0])
@@ -143,12 +140,9 @@ def _unpacked(text):
 
 
 def differences(saved: dict, found: dict, where: str = 'at the start') -> str:
-  """Returns words on how two readings differ, or ''.
+  """Returns a phrase about the first difference of two readings, or ''.
 
-  Args:
-    saved: An earlier reading.
-    found: A reading at the same points.
-    where: Words for the first point. The other points are near it.
+  `where` describes the first point. The other points are near it.
   """
   is_same_machine = saved['machine'] == found['machine']
   allowed = _SAME_MACHINE if is_same_machine else _OTHER_MACHINE
@@ -184,9 +178,7 @@ def _of(reading, name):
 def _sizes(name, kept):
   """Returns the sizes that determine rounding, one for each number.
 
-  Args:
-    name: The name of an array.
-    kept: List of the values kept for that array, at one or more points.
+  `kept` are the values kept for the array `name`, at one or more points.
   """
   sizes = np.max([_unpacked(one['sizes']) for one in kept], axis=0)
   if _is_log_density(name):

@@ -45,10 +45,8 @@ class Program(
 def describe(concrete, ignored_ops=()):
   """Returns the `Program` of a concrete function.
 
-  Args:
-    concrete: `tf.types.experimental.ConcreteFunction`.
-    ignored_ops: Ops of the outermost function for which only the first input
-      counts. Their other inputs are sizes of arrays that hold results.
+  For `ignored_ops` of the outermost function only the first input counts. Their
+  other inputs are sizes of arrays that hold results.
   """
   definition = concrete.graph.as_graph_def()
   reader = _Reader(definition.library.function)
@@ -83,14 +81,11 @@ class _Reader:
     self.num_ops = collections.Counter()
 
   def graph(self, nodes, given, wanted, ignored_ops=frozenset()):
-    """Returns the digest of the `wanted` outputs of nodes.
+    """Returns the digest of the `wanted` outputs of `NodeDef`s.
 
-    Args:
-      nodes: `NodeDef`s.
-      given: dict of digests of the arguments, by name.
-      wanted: References in the form of nodes' inputs: name, name:0, ^name. The
-        order of ^name, which are side effects, does not count.
-      ignored_ops: Ops for which only the first input counts.
+    `given` has digests of the arguments by name. `wanted` are references in the
+    form of nodes' inputs: name, name:0, ^name. The order of ^name, which are
+    side effects, does not count. For `ignored_ops` only the first input counts.
     """
     by_name = {node.name: node for node in nodes}
     done = dict(given)

@@ -42,12 +42,9 @@ class Update(NamedTuple):
 
 
 class Reports(NamedTuple):
-  """Where progress is reported.
+  """Where progress is reported: on stderr if `is_shown`, and to a callback.
 
-  Attributes:
-    is_shown: Whether progress is written to stderr.
-    callback: Function of an `Update`. If it returns true, the run ends as after
-      Ctrl-C.
+  If the callback returns true for an `Update`, the run ends as after Ctrl-C.
   """
 
   is_shown: bool = True
@@ -82,9 +79,8 @@ _LOGGER.addHandler(_OnStderr())
 class Progress:
   """Reports steps done, acceptance, step rate and time left.
 
-  Use it as a context manager, and call `update` after every block. On a
-  terminal and in a notebook it is a bar. Steps are counted separately in the
-  warm-up and in sampling. The bar and the time left are those of the whole run.
+  Use it as a context manager. Steps are counted separately in the warm-up and
+  in sampling. The bar and the time left are those of the whole run.
   """
 
   def __init__(
@@ -92,14 +88,9 @@ class Progress:
   ):
     """Makes a report that has not begun.
 
-    Args:
-      num_steps: Number of all steps.
-      reports: `Reports`.
-      is_kept: Whether the bar stays when the steps end. If not, the steps are
-        part of a larger run that reports itself, and lines are written only if
-        the steps take long.
-      stream: Stream to write to; `None`: stderr.
-      num_discarded: Number of steps in the warm-up.
+    `num_discarded` of the steps are the warm-up. If the bar is not kept, it
+    vanishes when the steps end. The steps are then part of a larger run that
+    reports itself, and lines are written only if the steps take long.
     """
     self._num_steps, self._num_discarded = num_steps, num_discarded
     self._stream = stream or sys.stderr
@@ -146,11 +137,7 @@ class Progress:
       thread.join()
 
   def update(self, step, phase, accept_rate):
-    """Shows that `step` steps are done; `accept_rate` is None if unknown.
-
-    Raises:
-      Stopped: If the callback returns true.
-    """
+    """Shows that `step` steps are done; `accept_rate` is None if unknown."""
     if self._callback is not None:
       update = Update(phase, step, self._num_steps, accept_rate)
       if self._callback(update):

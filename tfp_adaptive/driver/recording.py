@@ -14,12 +14,9 @@ class InMemory:
   The arrays have their full length from the start, because joining blocks at
   the end would need twice the memory and more time.
 
-  Args:
-    num_discarded: Rows of discarded steps. These have a trace, but no rows of
-      the state.
-    num_results: Rows of results, which follow the discarded rows.
-    num_parts: Parts of the state, which are the first leaves of a block.
-    checkpoint: `Checkpoint` to which every block is saved, or `None`.
+  The first `num_discarded` rows have a trace, but no state; `num_results` rows
+  follow. The first `num_parts` leaves of a block are the state. If there is a
+  `checkpoint`, every block is saved to it.
   """
 
   def __init__(self, num_discarded, num_results, num_parts, checkpoint=None):

@@ -150,12 +150,7 @@ class SampleResult(
 
 
 def describe_plan(kernel, plan):
-  """Returns the part of `describe_run` that is known before the run.
-
-  Args:
-    kernel: The kernel.
-    plan: Counts of steps: `num_discarded`, `num_results`, `steps_per_result`.
-  """
+  """Returns the part of `describe_run` that is known before the run."""
   return dict(
     kernel=_name(kernel),
     num_discarded=plan.num_discarded,
@@ -166,15 +161,7 @@ def describe_plan(kernel, plan):
 
 
 def describe_run(kernel, plan, results, worst, worst_of_every):
-  """Returns the dict `run` of a `SampleResult`: plain numbers and strings.
-
-  Args:
-    kernel: The kernel.
-    plan: As in `describe_plan`.
-    results: Last kernel results.
-    worst: Worst values, from `diagnosis.worst_coordinates`.
-    worst_of_every: Thinning of the draws that gave `worst`, an int.
-  """
+  """Returns the dict `run` of a `SampleResult`: plain numbers and strings."""
   num_adapting = _num_adapting(kernel, plan)
   counts = (num_adapting, plan.num_steps - num_adapting)
   return dict(
@@ -186,11 +173,7 @@ def describe_run(kernel, plan, results, worst, worst_of_every):
 
 
 def attributes(run):
-  """Returns the attributes of a run's `DataTree`, a dict.
-
-  Args:
-    run: Result of `describe_plan` or `describe_run`.
-  """
+  """Returns the attributes of a `DataTree` from one of the dicts above."""
   return dict(
     kernel=run['kernel'],
     tuning_steps=run['num_adaptation_steps'],

@@ -20,17 +20,7 @@ def check(
   seed,
   block_size,
 ):
-  """Refuses arguments that `tfpa.sample` does not allow, see also `calling`.
-
-  Args:
-    kernel: As for `tfpa.sample`, like all arguments.
-    init_state: Tensors, or values that convert to Tensors.
-    num_results: At least 1.
-    num_burnin_steps: At least 0.
-    num_steps_between_results: At least 0.
-    seed: Int, pair of ints or [2] int Tensor.
-    block_size: At least 1, or `None`.
-  """
+  """Refuses arguments that `tfpa.sample` does not allow, see also `calling`."""
   calling.check('tfpa.sample')
   _check_kernel(kernel)
   _check_start(init_state)

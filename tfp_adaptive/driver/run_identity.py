@@ -2,8 +2,7 @@
 
 Digests of programs cover graphs and their constants. A digest of Python code
 covers the code that a graph calls. Values of the target at fixed points (see
-`probe`) reveal changes of anything that programs and code read from outside
-while they run.
+`probe`) reveal changes of anything that is read from outside during the run.
 """
 
 import hashlib
@@ -42,15 +41,8 @@ _LONGEST = 80
 def describe(kernel, plan, seed, jit_compile, state, recorded, trace_fn, step):
   """Returns dict of JSON values that must be equal for a run to be resumed.
 
-  Args:
-    kernel: The kernel.
-    plan: namedtuple of counts of steps.
-    seed: Two ints.
-    jit_compile: Whether XLA compiles the steps, which changes their rounding.
-    state: The start, a structure of Tensors.
-    recorded: The values that a step records, a structure of Tensors.
-    trace_fn: The user's function whose result is recorded, or `None`.
-    step: The `Program` of the steps.
+  `recorded` are the Tensors that a step records, and `step` is the `Program` of
+  the steps. `jit_compile` counts too, because XLA changes the rounding.
   """
   bootstrap, start = _traced_bootstrap(kernel, state)
   code = None

@@ -49,7 +49,7 @@ _FIRST_STEPS, _SHARE_OF_TIME = 4, 0.25
 
 
 class Cut(Exception):
-  """A run that `sample_until` stopped between two blocks of steps.
+  """A run that was stopped by the time limit of `sample_until` or by Ctrl-C.
 
   Attributes:
     states: Draws so far, [n, chains..., event...]. Without draws: the last
@@ -94,9 +94,10 @@ def sample(
   """Adapts, then samples, with progress, checkpoints and a compact trace.
 
   The first max(num_adaptation_steps of the kernel, num_burnin_steps) steps are
-  discarded. Steps run in compiled blocks of one program. Step t uses the seed
-  `fold_in(seed, t)`, so draws are bit-identical for all block sizes, and after
-  a run was stopped and resumed.
+  discarded. Steps run in compiled blocks of one program. The seed of step t is
+  `fold_in(seed, t)`. If there are several shards, each has its own `seed`.
+  Draws are therefore bit-identical for all block sizes, and after a run was
+  stopped and resumed.
 
   Args:
     kernel: Any `tfp.mcmc.TransitionKernel`. It is compiled once. If the target
@@ -119,27 +120,28 @@ def sample(
       setting or a version has changed. Only one run at a time can write to it.
     draws_dir: Folder to which draws and trace are written block by block
       instead of kept in memory, or `None`. It must be empty, or belong to this
-      run. The result reads slices of the draws, and `draws.zarr` in the folder
-      is an ArviZ tree. The same call with the same block size resumes from it.
-      Needs `zarr`.
+      run. Slices of the result's arrays are read from this folder when they are
+      used. Its `draws.zarr` is an ArviZ tree. The same call with the same block
+      size resumes from it. Needs `zarr`.
     devices: Names of devices, one for each shard of the chains, such as
-      `['/GPU:0', '/GPU:1']`; `'all'` for all devices; or `None` for one shard
-      on TensorFlow's default device. Shards share what they learn, at first
-      after every step, later after up to 256 steps. A name may occur twice, for
-      two shards on one device. This does not change the draws, which depend on
-      the number of shards only. A traced value without a chain axis is computed
-      by every shard. The mean is recorded; for integers, the value of the first
-      shard.
+      `['/GPU:0', '/GPU:1']`; `'all'` for all GPUs, or all CPUs if there is no
+      GPU; or `None` for one shard on TensorFlow's default device. Shards share
+      what they learn, at first after every step, later after up to 256 steps. A
+      name may occur twice, for two shards on one device. Draws depend on the
+      number of shards, but not on their devices. A traced value without a chain
+      axis is computed by every shard. The mean is recorded; for integers, the
+      value of the first shard.
 
   Returns:
     A `SampleResult`.
 
   Warns:
-    UserWarning: If a chain never moved, proposals diverged, or the adaptation
-      has not settled. With at least 100 draws, also if R-hat is above 1.01 or
-      the bulk or tail ESS is below 400. With 256 chains or more, R-hat is
-      nested, over groups of chains that began alike, so chains may be short. No
-      warning does not mean that the chains have converged.
+    UserWarning: If a chain never moved, more than 1 % of the proposals
+      diverged, or the adaptation has not settled. With at least 100 draws, also
+      if R-hat is above 1.01 or the bulk or tail ESS is below 400. With 256
+      chains or more, R-hat is nested, over groups of chains that began alike,
+      so chains may be short. Even without a warning, the chains may not have
+      converged.
 
   Raises:
     TypeError: If `kernel` is not a transition kernel, or the state has no
@@ -175,7 +177,7 @@ def sample(
   )
 
 
-def sample_until(  # noqa: D417
+def sample_until(
   seconds_left,
   kernel,
   init_state,
@@ -191,16 +193,10 @@ def sample_until(  # noqa: D417
   draws_dir=None,
   devices=None,
 ):
-  """Does what `sample` does, but stops when time is up.
+  """Does what `sample` does, but raises `Cut` when time is up or after Ctrl-C.
 
-  Args:
-    seconds_left: Function that returns how many seconds are left. `None` sets
-      no limit.
-    kernel: As for `sample`, like all other arguments except `reports`.
-    reports: `progress.Reports`.
-
-  Raises:
-    Cut: If time is up, or after Ctrl-C, if `seconds_left` is given.
+  `seconds_left` is a function that returns how many seconds are left. If it is
+  `None`, there is no limit, and Ctrl-C is not caught.
   """
   run_arguments.check(
     kernel,
@@ -260,19 +256,9 @@ def sample_more(
 ):
   """Continues chains of `sample` from their last state; discards no steps.
 
-  Args:
-    kernel: The kernel; its adaptation has ended.
-    start: `Start` with the last state and results of the chains. Its seed was
-      not used before, because otherwise the noise repeats.
-    num_results: As for `sample`.
-    num_steps_between_results: As for `sample`.
-    block_size: The same size as before, because otherwise the kernel is
-      compiled again.
-    jit_compile: As for `sample`.
-    reports: `progress.Reports`.
-
-  Returns:
-    A `SampleResult`.
+  The kernel's adaptation has ended. The seed of `start` must not have been used
+  before, because otherwise the noise repeats. Give the same block size as
+  before, because otherwise the kernel is compiled again.
   """
   plan = _Plan(0, num_results, 1 + num_steps_between_results)
   return _run_blocks(
@@ -300,10 +286,9 @@ class _Plan(
   def next_block(self, step, block_size, fit_steps=()):
     """Returns (phase, num_results, steps_per_result) of the block at `step`.
 
-    Args:
-      step: Steps taken so far.
-      block_size: Most results of a block.
-      fit_steps: Steps at which a block must end.
+    A block has at most `block_size` results, and passes no step of `fit_steps`.
+    While several shards adapt, it ends at their next merge, whatever
+    `block_size` is.
     """
     if step < self.num_discarded:
       if self.num_shards > 1:
@@ -413,10 +398,7 @@ class _Pace:
 
   @contextlib.contextmanager
   def interrupts(self, cut):
-    """Raises `cut(by_user)` when time is up or after Ctrl-C.
-
-    Without `seconds_left`, Ctrl-C is not caught.
-    """
+    """Raises `cut(by_user)` when time is up or after Ctrl-C."""
     try:
       yield
     except (KeyboardInterrupt, _OutOfTime) as error:

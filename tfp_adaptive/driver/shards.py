@@ -28,14 +28,7 @@ _SALT = 1_000_003  # Separates the seeds of shards from the seeds of steps.
 
 
 def device_names(devices):
-  """Returns the names of the devices of all shards as a list, or `None`.
-
-  Args:
-    devices: As for `tfpa.sample`.
-
-  Raises:
-    ValueError: If there is no such device.
-  """
+  """Returns the names of the devices of all shards as a list, or `None`."""
   if devices is None:
     return None
   found = [d.name for d in tf.config.list_logical_devices()]
@@ -72,26 +65,16 @@ def next_merge(step):
 
 
 class Sharded:
-  """A `blocks.Block` whose chains are divided among devices.
-
-  It has the methods of a `blocks.Block`, with the same arguments and results.
-  """
+  """A `blocks.Block` whose chains are divided among devices."""
 
   def __init__(
     self, kernel, program, devices, num_adapting, block_size, structure
   ):
     """Finds the chain axis of each result.
 
-    Args:
-      kernel: The kernel.
-      program: `blocks.Block` of the kernel, for any number of chains.
-      devices: Names, one for each shard.
-      num_adapting: Number of adapting steps. Only their blocks are merged.
-      block_size: Results that the program can hold.
-      structure: (state, kernel_results, recorded row) of all chains.
-
-    Raises:
-      ValueError: If the chains cannot be divided evenly.
+    `program` is the `blocks.Block` for any number of chains, and can hold
+    `block_size` results. Only blocks of adapting steps are merged. `structure`
+    is (state, kernel_results, recorded row) of all chains.
     """
     state, results, row = structure
     self._program, self._num_adapting = program, num_adapting

@@ -31,15 +31,9 @@ _TAKEN = ('chain', 'draw')  # Names of dimensions.
 def variables(states, num_chain_dims, names=None):
   """Returns dict of name -> [chains, draws, event...].
 
-  Args:
-    states: Arrays [draws, chains..., event...], or a structure of arrays.
-    num_chain_dims: Number of chain axes, which become a single axis.
-    names: Names of the parts, in the order of `tf.nest.flatten`, or a str for
-      one part. `None`: names of the structure, see `state_parts.names`.
-
-  Raises:
-    ValueError: If there are not as many names as parts, or if names are equal
-      or not allowed.
+  `states` are arrays [draws, chains..., event...], or a structure of them, with
+  names in the order of `tf.nest.flatten`. A str names one part. Without
+  `names`, those of `state_parts.names` are used.
   """
   return {
     name: _chains_first(part, num_chain_dims)
@@ -89,16 +83,12 @@ def are_names(found):
 
 
 def sample_stats(trace, log_prob_name='lp'):
-  """Returns dict of name -> [chains, draws] of a trace.
+  """Returns dict of name -> [chains, draws] of the trace of a `SampleResult`.
 
   The names are `lp`, `acceptance_rate` (min(1, e^ratio) of each proposal),
   `accepted`, `diverging`. A scalar of a draw is repeated for all chains. Parts
   of `extra` with a number for each chain are included. If their name is taken,
   they are called `extra_...`.
-
-  Args:
-    trace: As in `SampleResult`, with `target_log_prob`.
-    log_prob_name: Name for `target_log_prob`.
   """
   shape = trace['target_log_prob'].shape
   stats = {}
@@ -116,13 +106,10 @@ def sample_stats(trace, log_prob_name='lp'):
 
 
 def tree(groups, attributes, coords=None, dims=None):
-  """Returns the `DataTree` of groups of arrays.
+  """Returns the `DataTree` of groups: {group: {name: array}}.
 
-  Args:
-    groups: dict of group -> dict of name -> array.
-    attributes: dict of numbers and strings. `None` values are left out.
-    coords: dict of dimension -> its labels.
-    dims: dict of name -> names of its dimensions, without chain and draw.
+  `coords` has the labels of a dimension. `dims` has the names of an array's
+  dimensions, without chain and draw.
   """
   import arviz_base
 
@@ -138,16 +125,7 @@ def tree(groups, attributes, coords=None, dims=None):
 
 
 def opened(states, attributes, names=None):
-  """Returns the `DataTree` of draws on disk, which are read only when used.
-
-  Args:
-    states: Structure of `LazyDraws`.
-    attributes: As in `tree`.
-    names: As in `variables`.
-
-  Raises:
-    ValueError: If `names` do not fit.
-  """
+  """Returns the `DataTree` of `LazyDraws`, which are read only when used."""
   import xarray
 
   folder = tf.nest.flatten(states)[0].folder

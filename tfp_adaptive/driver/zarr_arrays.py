@@ -31,21 +31,12 @@ class Damaged(ValueError):
 
 
 def check_installed():
-  """Checks that Zarr is installed.
-
-  Raises:
-    ImportError: If Zarr is missing or too old.
-  """
+  """Raises an ImportError if Zarr is missing or too old."""
   _zarr()
 
 
 def make_group(folder, attributes=None):
-  """Makes a new group without arrays.
-
-  Args:
-    folder: Path of the group; an earlier group there is removed.
-    attributes: dict of JSON values, or `None`.
-  """
+  """Makes a new group without arrays; an earlier group there is removed."""
   _zarr().open_group(folder, mode='w', zarr_format=3, attributes=attributes)
 
 
@@ -59,14 +50,7 @@ def consolidate(folder):
 
 
 class BlockArray:
-  """One array on disk, [draws, ...] or [chains, draws, event...].
-
-  Args:
-    array: Array of Zarr.
-    folder: Path of the array.
-    block_size: Draws of a block.
-    axis: Axis of the draws.
-  """
+  """One array on disk, [draws, ...] or [chains, draws, event...]."""
 
   def __init__(self, array, folder, block_size, axis):
     self.array = array
@@ -78,13 +62,9 @@ class BlockArray:
   def make(cls, folder, shape, dtype, block_size, dims=None):
     """Makes an array without rows, and the coordinates of its dimensions.
 
-    Args:
-      folder: Path; its last part is the name of the array.
-      shape: [chains, draws, event...], or without `dims` [draws, ...].
-      dtype: Dtype of numpy.
-      block_size: Draws of a block.
-      dims: Names of the dimensions of the event. `None`: the event is one
-        chunk.
+    The shape is [chains, draws, event...], and `dims` are the names of the
+    event's dimensions. Without `dims` the shape is [draws, ...], and the event
+    is one chunk. The last part of `folder` is the name of the array.
     """
     axis = 0 if dims is None else 1
     rows = max(1, min(block_size, shape[axis]))
@@ -134,9 +114,8 @@ class BlockArray:
   def __getitem__(self, where):
     """Returns the numpy array for slices, one for each leading axis.
 
-    Raises:
-      OSError: If a file of these rows is missing. Zarr itself would return fill
-        values.
+    If a file of these rows is missing, it raises an OSError. Zarr itself would
+    return fill values.
     """
     rows = range(self.shape[self._axis])[where[self._axis]]
     if rows:
@@ -153,15 +132,7 @@ class BlockArray:
     return self._folder / self.array.metadata.encode_chunk_key(tuple(place))
 
   def write(self, number, rows):
-    """Writes a block.
-
-    Args:
-      number: Number of the block.
-      rows: Draws of the block; the last block may have fewer.
-
-    Raises:
-      OSError: If the block cannot be written.
-    """
+    """Writes a block; the last block may have fewer draws."""
     path, start = self.file(number), number * self._block_size
     # A run that was killed may have left a part of the file.
     path.unlink(missing_ok=True)
@@ -201,14 +172,11 @@ def _make(folder, **options):
 
 
 def _widths(shape):
-  """Returns the number of coordinates of a chunk along each axis.
+  """Returns the number of coordinates of a chunk along each axis of the event.
 
   A chunk has as many coordinates as `convergence.MOST_AT_ONCE` allows for all
   chains and draws. The last axes are filled first, so that coordinates of a
   chunk are adjacent in flat order.
-
-  Args:
-    shape: [chains, draws, event...].
   """
   most = max(1, convergence.MOST_AT_ONCE // max(1, math.prod(shape[:2])))
   widths = []

@@ -109,16 +109,12 @@ def fit(
   is_path=False,
   fit_factor=matrix.fit,
 ):
-  """Returns the `Params` that fit pairs.
+  """Returns the `Params` that fit states and scores, [n, d] each.
 
-  Args:
-    states: [n, d].
-    scores: Gradients of the log density at the states, [n, d].
-    drivers: [k] ints; -1 means no driver.
-    exponents: Exponents of the drivers' terms, per unit of the driver, [k].
-    is_bent: Whether means depend on products of drivers too.
-    is_path: Whether adjacent coordinates are coupled.
-    fit_factor: Function of states, scores and weights that returns C.
+  `exponents` [k] are those of the terms of `drivers` [k], per unit of the
+  driver; the driver -1 means none. If the map is bent, means depend on products
+  of drivers too. In a path, adjacent coordinates are coupled. `fit_factor` maps
+  states, scores and weights to C.
   """
   pairs = pairs_lib.standardize(states, scores, is_path=is_path)
   exponents = in_units(pairs, drivers, exponents)
@@ -171,17 +167,11 @@ def start(pairs, drivers, exponents, is_bent=False, is_path=False):
 
 
 def regress(pairs, weights, drivers, exponents, before, is_search=True):
-  """Returns the `Fitted` of one round, weighted by the previous round.
+  """Returns the `Fitted` of one round, weighted by the round `before`.
 
-  Args:
-    pairs: `pairs.Pairs`.
-    weights: [n], summing to one.
-    drivers: [k] ints; -1 means no driver.
-    exponents: [T, k] in units of the pairs. Terms after the first that have no
-      exponent are left out.
-    before: `Fitted` of the previous round.
-    is_search: Whether drivers are searched. Residuals are then not treated as
-      noise, because other drivers may explain them.
+  `weights` [n] sum to one. `exponents` [T, k] are in units of the pairs; terms
+  after the first that have no exponent are left out. In a search, residuals are
+  not treated as noise, because other drivers may explain them.
   """
   problem = _Regression(pairs, weights, drivers, exponents, before)
   slack, edge, places = problem.solve(is_search)
@@ -311,7 +301,7 @@ class _Regression:
     return found
 
   def precision(self, slack, edge):
-    """Returns P_jj(u) and (P(u) x)_j without the drivers, [n, d]."""
+    """Returns P_jj(u) and (P(u) x)_j, where x is zero for drivers, [n, d]."""
     diagonal = self._terms @ _entries(slack, edge)[0]
     push = diagonal * self._rest
     if self._is_path:
@@ -338,11 +328,9 @@ class _Regression:
   def _split(self, own):
     """Returns r and s w, [T, d], of a precision with a dominant diagonal.
 
-    Both coordinates of an edge estimate the edge, and the mean of both
-    estimates is used. Drivers have the precision 1.
-
-    Args:
-      own: Coefficients [A, T, d] of the A kinds of own features.
+    `own` has the coefficients of the own features of `_Regression`, [kinds, T,
+    d]: one kind, or three in a path. Both coordinates of an edge estimate the
+    edge, and the mean of both estimates is used. Drivers have the precision 1.
     """
     own = own * self._keep
     slack = np.maximum(own[0], 0.0)
@@ -357,14 +345,11 @@ class _Regression:
 
 
 def _positive(system, num_terms):
-  """Returns solutions with precisions that are not negative, [A, T, d].
+  """Returns solutions with precisions that are not negative, [kinds, T, d].
 
-  A term with a negative precision is removed from the system with all its own
-  features, and the rest is solved again.
-
-  Args:
-    system: [d, A T, A T + 1], equations and right sides.
-    num_terms: T; the first T unknowns are the precisions.
+  The system is [d, kinds T, kinds T + 1], equations and right sides. The first
+  T unknowns are the precisions. A term with a negative precision is removed
+  with all its own features, and the rest is solved again.
   """
   size = system.shape[1]
   free = np.ones([len(system), num_terms])

@@ -21,12 +21,7 @@ __all__ = ['Diagonal', 'Path', 'after', 'before', 'of_terms']
 
 
 def of_terms(natural, terms):
-  """Returns the factors of P(u), a `Diagonal` or a `Path`.
-
-  Args:
-    natural: `natural.Natural`.
-    terms: exp(b.u), [n, T].
-  """
+  """Returns the factors of P(u), a `Diagonal` or a `Path`, at terms [n, T]."""
   if natural.edge.shape[-1]:
     return Path(natural, terms)
   return Diagonal(natural, terms)
@@ -47,11 +42,7 @@ def after(rows):
 
 
 class Diagonal:
-  """L = diag(r)^1/2.
-
-  Attributes:
-    diagonal: Diagonal of L, [n, d].
-  """
+  """L = diag(r)^1/2, whose `diagonal` is [n, d]."""
 
   def __init__(self, natural, terms):
     self._slack = natural.slack
@@ -70,10 +61,9 @@ class Diagonal:
     return self.diagonal * rows
 
   def by_terms(self, pairs):
-    """Returns d / d(terms) of sum a^T L b - log |L|, [n, T].
+    """Returns the gradient of sum a^T L b - log |L| with respect to terms.
 
-    Args:
-      pairs: Sequence of (a, b), rows [n, d] each.
+    The gradient is [n, T]. The sum is over pairs (a, b) of rows [n, d].
     """
     by_diagonal = sum(a * b for a, b in pairs) - 1.0 / self.diagonal
     return 0.5 * (by_diagonal / self.diagonal) @ self._slack.T

@@ -14,12 +14,9 @@ _FEWEST_STATES, _SHRINKAGE = 0.5, 0.1
 
 
 def fit(states, gradients, weights=None):
-  """Returns the factor C, [d, d], for pairs; NaN if there is no factor.
+  """Returns the factor C, [d, d], for states and gradients [n, d]; NaN if none.
 
-  Args:
-    states: [n, d].
-    gradients: Gradients of the log density at the states, [n, d].
-    weights: Weights of the pairs, [n], which sum to one. `None`: equal weights.
+  The weights of the pairs, [n], sum to one; by default they are equal.
   """
   count = len(states)
   if weights is None:
@@ -42,14 +39,9 @@ def fit_diagonal(states, gradients, weights=None):
 
 
 def factor(covariance, precision, num_states):
-  """Returns C, with correlations shrunk if states are few, [d, d].
+  """Returns C, with correlations shrunk if states are few, [d, d]; NaN if none.
 
-  The result is NaN if there is no factor.
-
-  Args:
-    covariance: Covariance of the states, [d, d].
-    precision: Covariance of the gradients, [d, d].
-    num_states: Number of states in the covariances.
+  `precision` is the covariance of the gradients.
   """
   diagonals = np.diag(covariance), np.diag(precision)
   ratio = num_states / len(covariance)
@@ -66,10 +58,6 @@ def factor_of_mean(covariance, precision):
   """Returns the Cholesky factor of X # Y^-1, [d, d]; NaN if none exists.
 
   With X = L L^T, it is L times the Cholesky factor of (L^T Y L)^-1/2.
-
-  Args:
-    covariance: X, [d, d].
-    precision: Y, [d, d].
   """
   try:
     lower = np.linalg.cholesky(covariance)

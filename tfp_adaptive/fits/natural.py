@@ -111,12 +111,7 @@ def terms(exponents, distances):
 
 
 def inputs(distances, num_inputs):
-  """Returns 1, u and, if means bend, the products of u, [n, M].
-
-  Args:
-    distances: u, [n, k].
-    num_inputs: M - 1.
-  """
+  """Returns 1, u and, if means bend, products of u, [n, 1 + num_inputs]."""
   parts = [np.ones([*distances.shape[:-1], 1]), distances]
   count = distances.shape[-1]
   if num_inputs > count:

@@ -31,13 +31,8 @@ def standardize(states, scores, weights=None, is_path=False):
   """Returns `Pairs` in which x has mean 0 and x and g have equal variances.
 
   The scale of a coordinate is (Var x / Var g)^1/4. All coordinates of a path
-  get the geometric mean of these scales.
-
-  Args:
-    states: [n, d].
-    scores: [n, d].
-    weights: [n], which sum to one. `None`: equal weights.
-    is_path: Whether adjacent coordinates are coupled.
+  get the geometric mean of these scales. The weights [n] sum to one; by default
+  they are equal.
   """
   if weights is None:
     weights = np.full([len(states)], 1.0 / len(states))

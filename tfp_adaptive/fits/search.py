@@ -35,13 +35,9 @@ def find(states, scores, first, is_bent=False, is_path=False):
   help only together. Linear dependence on a driver is no gain, because C
   represents it.
 
-  Args:
-    states: [n, d], chain after chain, each in the order of time.
-    scores: Gradients of the log density at the states, [n, d].
-    first: Given drivers, [k] ints, for which only exponents are searched. If
-      all are -1, up to k drivers are searched too.
-    is_bent: Whether means depend on products of drivers too.
-    is_path: Whether adjacent coordinates are coupled.
+  States and scores, [n, d], are chain after chain, each in the order of time.
+  If `first` has drivers, only their exponents are searched. Else up to k
+  drivers are searched too, where k is the size of `first`.
   """
   drivers, exponents = np.array(first, int), np.zeros([len(first)])
   may_add, is_two = bool(np.all(drivers < 0)), False
@@ -63,7 +59,8 @@ def find(states, scores, first, is_bent=False, is_path=False):
 class _Change(NamedTuple):
   """A driver and its exponent for one of the k places.
 
-  `other` is a driver without exponent for the next place; -1 means none.
+  `other` is a second driver, with exponent 0, which takes the next place; -1
+  means that there is none.
   """
 
   place: int
@@ -112,10 +109,7 @@ class _Search:
   def best(self, drivers, exponents, is_two):
     """Returns the best `_Change` and its worth (`_worth`); -inf without any.
 
-    Args:
-      drivers: [k] ints; -1 means none.
-      exponents: [k].
-      is_two: Whether two drivers are tried at once, instead of one driver.
+    If `is_two`, pairs of new drivers are tried instead of single changes.
     """
     matrix = conditional.in_units(self._pairs, drivers, exponents)
     start = conditional.start(

@@ -9,9 +9,11 @@ One adapting step and its shapes, for B chains and event size d:
     proposal     y = x + noise shaped by C(params)               [B, d]
     MH           log_accept_ratio r, is_accepted                 [B]
     replay       tangent E -> Transition at C(I + E)
-    criterion    Transition -> one number per chain              [B]
-    tape         A = mean over chains of d value / d E at E = 0
-    optimizer    params <- move(params, rate * A)
+    criterion    Transition -> value and entropy of every chain  [B]
+    tape         A = d J / d E at E = 0, where
+                 J = mean value + entropy_weight * mean entropy
+    optimizer    params <- move(params, rate / 2 * A / objective_scale),
+                 or a step on the raw params
 
 q(y | x) is the density of the proposal. Unless a comment says otherwise, states
 are flattened to [chains..., event_size].
@@ -78,8 +80,8 @@ class Proposal(Protocol):
   ) -> 'Replay':
     """Returns the step just taken as a function of C.
 
-    The draws of the step are constants. Gradients may depend on C, and a replay
-    may call the target.
+    The draws of the step are constants. A replay may treat the target's
+    gradients along the step as functions of C, and may call the target.
 
     Args:
       cache: Cache from the last replay.
@@ -94,15 +96,17 @@ class Proposal(Protocol):
 class Preconditioner(NamedTuple):
   """A structure of the proposal's scale factor C (proposal covariance C C^T).
 
-  `params` are the raw entries of C or of its inverse factor, shared by all
-  chains: a Tensor or a tuple of Tensors, without chain dimensions. A `tangent`
-  has the structure of `params` and moves C to C (I + E), where E is linear in
-  the tangent. The tangent of a diagonal or dense C has the entries of E. Other
-  structures define their tangents; for banded C^-1 it is a change of `params`.
+  `params` are the numbers that define C, for example the entries of C or of its
+  inverse. They are a Tensor or a tuple of Tensors, without chain dimensions,
+  that all chains share. A `tangent` has the structure of `params` and moves C
+  to C (I + E), where E is linear in the tangent. The tangent of a diagonal or
+  dense C has the entries of E. Other structures define their tangents; for
+  banded C^-1 it is a change of `params`.
   """
 
   name: str
-  # (event_size, dtype, scale) -> params of C = scale * I. `scale`: [] Tensor.
+  # (event_size, dtype, scale) -> params of a first C, scale * I or near it.
+  # `scale` is a [] Tensor. `per_part` multiplies it by a scale of each block.
   init: Callable[..., Any]
   # (params) -> tf.linalg.LinearOperator C.
   operator: Callable[[Any], Any]
@@ -203,7 +207,7 @@ class Transition(NamedTuple):
   # of the gradient of min(0, log_accept_ratio).
   control_variate: Any
   # Whether the ratio and all gradients are finite, [chains...] bool; a proposal
-  # may also exclude huge energy errors. The fields of other chains have
+  # may also exclude huge energy errors. Where it is false, the other fields are
   # arbitrary finite values, which criteria must not reward.
   is_finite: Any
   # Whether the move was accepted, [chains...] bool.
@@ -233,11 +237,11 @@ class ProblemSize(NamedTuple):
 
 
 class Slopes(NamedTuple):
-  """Derivatives of mean value and mean entropy in the log scale over d, []."""
+  """Derivatives with respect to the log scale of C, divided by d, [] each."""
 
-  value: Any
-  entropy: Any
-  is_searching: Any  # Whether the first scale is still searched, [] bool.
+  value: Any  # Derivative of the mean value.
+  entropy: Any  # Derivative of the mean entropy.
+  is_searching: Any  # Whether the search for a first scale continues, [] bool.
 
 
 class Feedback(NamedTuple):

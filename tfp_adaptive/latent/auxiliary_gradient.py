@@ -83,21 +83,21 @@ def auxiliary_gradient(
 
 
 class UncalibratedAuxiliaryGradient(latent_proposal.UncalibratedLatentProposal):
-  """Proposes from the posterior of the field given z, a noisy copy of x.
+  """Proposes from the posterior of the field given z, a moved copy of x.
 
-  Mixing is better with `'u'`. With `'z'`, y is independent of x given z, which
-  joint moves with hyperparameters need. Put `MetropolisHastings` around this
-  kernel.
+  z is a noisy copy of x, moved along the gradient. Mixing is better with `'u'`.
+  With `'z'`, y is independent of x given z, which joint moves with
+  hyperparameters need. Put `MetropolisHastings` around this kernel.
   """
 
   def __init__(
     self, log_likelihood_fn, prior, delta=0.1, auxiliary='z', name=None
   ):
-    """Builds the kernel; see the base class for the shared arguments.
+    """Builds the kernel; no Tensor is created here.
 
     Args:
-      log_likelihood_fn: See the base class.
-      prior: See the base class.
+      log_likelihood_fn: f, called as TFP calls targets; returns [chains...].
+      prior: An `interfaces.GaussianPrior`, from `tfpa.gaussian_priors`.
       delta: [], a variance in squared units of the state.
       auxiliary: `'z'` or `'u'`, the variable that the ratio is conditioned on.
       name: Prefix of the names of bootstrap ops.

@@ -102,11 +102,11 @@ class UncalibratedCrankNicolson(latent_proposal.UncalibratedLatentProposal):
     preconditioned=True,
     name=None,
   ):
-    """Builds the kernel; see the base class for the shared arguments.
+    """Builds the kernel; no Tensor is created here.
 
     Args:
-      log_likelihood_fn: See the base class.
-      prior: See the base class.
+      log_likelihood_fn: f, called as TFP calls targets; returns [chains...].
+      prior: An `interfaces.GaussianPrior`, from `tfpa.gaussian_priors`.
       delta: [].
       langevin: Whether to use the gradient of the log-likelihood.
       preconditioned: Whether the noise has the prior's covariance C. If not, C

@@ -177,17 +177,9 @@ class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
 
 
 def _slice(log_likelihood, start_value, threshold, seed):
-  """Finds an angle at which f reaches the threshold.
+  """Returns angles at which f reaches the threshold, f, and `has_divergence`.
 
-  Args:
-    log_likelihood: Function of angles, [chains...].
-    start_value: f at angle 0.
-    threshold: Least f that is accepted, [chains...].
-    seed: [2] int32.
-
-  Returns:
-    Angles, f at these angles, and `has_divergence`. The angle is 0 if none was
-    found.
+  The angle is 0 if none was found. `start_value` is f at angle 0.
   """
   first_seed, loop_seed = random.split(seed, 2)
 

@@ -1,7 +1,9 @@
 """Two ways to move hyperparameters of a latent Gaussian model.
 
-Both functions take the priors at theta and at a proposed theta'. They return
-the log acceptance ratio without the change of log p(theta), and the new field.
+Both functions take the priors at theta and at a proposed theta', with params
+per chain, the field x as `state`, and its `LatentResults` at theta as `latent`.
+They return the log acceptance ratio without the change of log p(theta),
+[chains...], and a `Landing`, the new field.
 """
 
 import collections
@@ -32,17 +34,6 @@ def gibbs_move(prior, proposed_prior, evaluate, state, latent, seed):
 
   A field with many coordinates almost determines theta, so that steps must be
   small.
-
-  Args:
-    prior: The `interfaces.GaussianPrior` at theta, params per chain.
-    proposed_prior: The prior at theta'.
-    evaluate: Not used.
-    state: The field x.
-    latent: `LatentResults` of x at theta.
-    seed: Not used.
-
-  Returns:
-    (log ratio, [chains...], `Landing`).
   """
   del evaluate, seed
   num_chain_dims = latent.target_log_prob.shape.rank
@@ -60,7 +51,7 @@ def gibbs_move(prior, proposed_prior, evaluate, state, latent, seed):
 
 
 def joint_move(prior, proposed_prior, evaluate, state, latent, seed):
-  """Moves theta and the field together, given a noisy copy z of the field.
+  """Moves theta and the field together, given z, a noisy field.
 
     z ~ N(x + t g(x), t I),   y ~ p(field | z, theta')
     log ratio = f(y) - f(x) + q(z, y) - q(z, x)
@@ -68,22 +59,11 @@ def joint_move(prior, proposed_prior, evaluate, state, latent, seed):
 
   with t = delta / 2 and q(z, y) = (z - y - t / 2 g(y)) . g(y). y is drawn from
   the posterior of a field with prior N(0, C') and observation z, without f.
-  Given z, theta can move further than given x, because z is noisy.
+  Given z, theta can move further than given x, because z is noisy. `evaluate`
+  is (prior, coordinates) -> (state, f, coordinates of the gradient).
 
-  Args:
-    prior: The `interfaces.GaussianPrior` at theta, params per chain.
-    proposed_prior: The prior at theta'.
-    evaluate: (prior, coordinates) -> (state, f, coordinates of the gradient).
-    state: Not used.
-    latent: `LatentResults` of x at theta.
-    seed: [2] int32.
-
-  Returns:
-    (log ratio, [chains...], `Landing`).
-
-  References:
-    Titsias and Papaspiliopoulos (2018), section 4,
-    https://arxiv.org/abs/1610.09641.
+  Source: Titsias and Papaspiliopoulos (2018), section 4,
+  https://arxiv.org/abs/1610.09641.
   """
   del state
   variance = 0.5 * latent.step_size

@@ -146,7 +146,6 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
     )
 
   def cost(self, adapting):
-    """Returns the cost of one step of one chain."""
     del adapting
     count, is_joint = (
       self._parameters[name] for name in ('num_latent_updates', 'joint')

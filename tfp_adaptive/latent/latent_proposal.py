@@ -138,7 +138,6 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
     return dict(step_size=results.step_size)
 
   def cost(self, adapting):
-    """Returns the cost of one step of one chain."""
     del adapting
     gradient = int(self.uses_gradient)
     return interfaces.Cost(
@@ -146,7 +145,6 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
     )
 
   def bootstrap_results(self, init_state):
-    """Evaluates f at `init_state`."""
     with tf.name_scope(f'{self.name}_bootstrap'):
       init_state = state_parts.as_tensors(init_state)
       log_likelihood, grads = self._evaluate(init_state)
@@ -198,14 +196,10 @@ class UncalibratedLatentProposal(kernel_base.Kernel):
     )
 
   def evaluate_at(self, coordinates, like):
-    """Returns the state at given coordinates, f and its gradient.
+    """Returns a state in the structure of `like`, f and its gradient.
 
-    Args:
-      coordinates: Rows in the prior's coordinates, [chains..., d].
-      like: A state of the wanted structure and shape.
-
-    Returns:
-      (state, f [chains...], coordinates of the gradient or `[]`).
+    `coordinates` are rows in the prior's coordinates, [chains..., d]. The
+    gradient has the same coordinates, or is `[]` if none is used.
     """
     flat = self.prior.from_coordinates(self.prior.params, coordinates)
     state = state_parts.unflatten_like(flat, like, ps.rank(flat) - 1)

@@ -40,12 +40,7 @@ __all__ = [
 
 
 class Expansion(collections.namedtuple('Expansion', ['gradient', 'curvature'])):
-  """Expansion of the log-likelihood around a state.
-
-  Attributes:
-    gradient: First derivatives, [chains..., d].
-    curvature: Second derivatives by coordinate, not clipped, [chains..., d].
-  """
+  """Gradient and diagonal Hessian of f, not clipped, [chains..., d] each."""
 
   __slots__ = ()
 
@@ -129,10 +124,11 @@ class UncalibratedSecondOrderGradient(
     delta=0.1,
     name=None,
   ):
-    """Builds the kernel; see the base class for the shared arguments.
+    """Builds the kernel; no Tensor is created here.
 
     Args:
-      log_likelihood_fn: See the base class; twice differentiable.
+      log_likelihood_fn: f, twice differentiable, called as TFP calls targets;
+        returns [chains...].
       prior: A prior with banded precision: `tfpa.gaussian_priors.markov`,
         `autoregression`, `random_walk` or `state_space`.
       delta: [], a variance in squared units of the state.
@@ -155,7 +151,6 @@ class UncalibratedSecondOrderGradient(
       )
 
   def cost(self, adapting):
-    """Returns the cost of one step of one chain."""
     del adapting
     return interfaces.Cost(target=1, gradient=1, hessian_vector=1)
 

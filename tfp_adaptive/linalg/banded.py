@@ -29,20 +29,10 @@ __all__ = ['multiply', 'outer', 'solve']
 
 
 def solve(bands, rows, adjoint=False, parallel=None):
-  """Returns B^-1 r for every row r, or B^-T r.
+  """Returns B^-1 r for every row r, or B^-T r, [n, d].
 
-  The gradient with respect to `rows` and `bands` is another solve, so that no
-  gradient tape records the loop.
-
-  Args:
-    bands: Tuple of diagonals. The first is the main diagonal and has no zeros.
-    rows: [n, d].
-    adjoint: Whether to solve with B^T.
-    parallel: Whether to use `banded_scan` instead of the loop. By default
-      `banded_scan.is_preferred` decides.
-
-  Returns:
-    [n, d].
+  The main diagonal has no zeros. The gradient with respect to `rows` and
+  `bands` is another solve, so that no gradient tape records the loop.
   """
   parallel = banded_scan.is_preferred(parallel)
   substitute = banded_scan.substitute if parallel else _substitute

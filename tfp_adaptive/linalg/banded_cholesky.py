@@ -42,13 +42,9 @@ class Factor(NamedTuple):
 
 
 def factorize(bands, parallel=None):
-  """Returns the `Factor` of M.
+  """Returns the `Factor` of M, given by its diagonals.
 
   The gradient is that of `banded_scan.factorize`, also if a loop factorizes.
-
-  Args:
-    bands: Tuple of the diagonals of M, each [batch..., d - k].
-    parallel: See `banded_scan.is_preferred`.
   """
   batch = ps.shape(bands[0])[:-1]
   flat = tuple(

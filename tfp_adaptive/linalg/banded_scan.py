@@ -28,11 +28,9 @@ __all__ = ['factorize', 'is_preferred', 'substitute']
 
 
 def is_preferred(parallel=None):
-  """Returns whether to use scans instead of loops.
+  """Returns whether to use scans instead of loops; `parallel` if it is given.
 
-  Args:
-    parallel: The choice, a bool. By default scans are used if there is an
-      accelerator, where each loop iteration launches a kernel.
+  On an accelerator, each iteration of a loop launches a kernel.
   """
   if parallel is not None:
     return bool(parallel)
@@ -40,16 +38,7 @@ def is_preferred(parallel=None):
 
 
 def substitute(bands, rows, adjoint):
-  """Returns B^-1 r or B^-T r; see `banded.solve`.
-
-  Args:
-    bands: Tuple of the diagonals of upper banded B, [d - k] or [n, d - k].
-    rows: [n, d].
-    adjoint: Whether to solve with B^T.
-
-  Returns:
-    [n, d].
-  """
+  """Returns B^-1 r or B^-T r, [n, d]; see `banded.solve`."""
   if len(bands) == 1:
     return rows / bands[0]
   order = len(bands) - 1
@@ -91,15 +80,10 @@ def _solve_blocks(inner, outer, right, adjoint):
 
 
 def factorize(bands):
-  """Returns the diagonals of D and W in M = W^T D W, W with unit diagonal.
+  """Returns D [batch, d] and the other diagonals of W in M = W^T D W.
 
-  Args:
-    bands: Tuple of the diagonals of symmetric M, [batch, d - k] for
-      k = 0, ..., p.
-
-  Returns:
-    pivots, [batch, d], and the tuple of the other diagonals of W,
-    [batch, d - k]; NaN or not positive where M is not positive definite.
+  `bands` are the diagonals of M, [batch, d - k] for k = 0, ..., p. W has a unit
+  diagonal. Entries are NaN or not positive where M is not positive definite.
   """
   if len(bands) == 1:
     return bands[0], ()

@@ -17,15 +17,9 @@ _MOST_BYTES, _MOST_COORDINATES = 160, 8  # Bounds for one iteration.
 
 
 def recursion(multipliers, rows, is_backward):
-  """Returns x, without gradient.
+  """Returns x, [n, d], without gradient; the multipliers are [d] or [n, d].
 
-  Args:
-    multipliers: a, [d] or [n, d].
-    rows: r, [n, d].
-    is_backward: Whether x_i follows from x_{i+1}.
-
-  Returns:
-    [n, d].
+  If `is_backward`, x_i follows from x_{i+1}.
   """
   if multipliers.shape.rank == 1:
     multipliers = multipliers[tf.newaxis]

@@ -16,13 +16,10 @@ _LARGEST = 700  # Above this size XLA is as fast, with its larger blocks.
 
 
 def cholesky(matrix):
-  """Returns the lower-triangular factor of a positive definite matrix.
+  """Returns the lower triangular factor of positive definite [..., m, m].
 
-  Args:
-    matrix: [..., m, m]; blocks are used if m is static and at most 700.
-
-  Returns:
-    [..., m, m], with NaN entries if the matrix is not positive definite.
+  Blocks are used if m is static and at most 700. The factor has NaN entries if
+  the matrix is not positive definite.
   """
   size = matrix.shape[-1]
   if size is None or size > _LARGEST:
@@ -67,22 +64,15 @@ def cholesky(matrix):
 
 
 def update(factor, columns):
-  """Returns the factor of L L^T + V V^T, in O(m^2 r).
+  """Returns the factor of L L^T + V V^T, in O(m^2 r), for a static m.
 
   P is block k of the columns of L. L_k are its rows in the diagonal block, and
-  V_k the same rows of V. A reflection maps [L_k, V_k] to [-C, 0], where
-  C C^T = L_k L_k^T + V_k V_k^T. P' is block k of the new factor, and V' is left
-  for the next blocks:
+  V_k the same rows of V. A reflection maps [L_k, V_k] to [-C, 0], so that C C^T
+  is L_k L_k^T + V_k V_k^T. P' is block k of the new factor, and V' is left for
+  the next blocks:
 
     P' = (P L_k^T + V V_k^T) C^-T
     V' = V - (P + P') (I + C^-1 L_k)^-1 C^-1 V_k
-
-  Args:
-    factor: L, lower-triangular, [m, m], m static.
-    columns: V, [m, r].
-
-  Returns:
-    [m, m].
   """
   size = factor.shape[-1]
   num_blocks = -(-size // _BLOCK)
@@ -132,7 +122,7 @@ def _joined(panels, num_blocks):
 
 
 def _pad(matrix, extra):
-  """Returns the matrix , extended by an identity block on its diagonal."""
+  """Returns the matrix, extended by an identity block on its diagonal."""
   if not extra:
     return matrix
   widths = [[0, 0]] * (matrix.shape.rank - 2) + [[0, extra], [0, extra]]

@@ -37,12 +37,8 @@ _MARGIN = 1.5  # Factor by which the true eigenvalue may be larger.
 def factor_of_mean(covariance, precision):
   """Returns the Cholesky factor of X # Y^-1, [d, d], in the dtype of X.
 
-  The computation is in double precision. Entries are NaN if X or Y has no
-  Cholesky factor.
-
-  Args:
-    covariance: X, [d, d]. A static d is faster under XLA.
-    precision: Y, [d, d].
+  The computation is in double precision. It is faster under XLA if d is static.
+  Entries are NaN if X or Y has no Cholesky factor.
   """
   dtype = covariance.dtype
   wide = [tf.cast(t, tf.float64) for t in (covariance, precision)]

@@ -27,15 +27,10 @@ __all__ = ['factor', 'solve', 'solve_adjoint']
 
 
 def factor(slack, weight, sign):
-  """Returns the diagonal and the subdiagonal of L.
+  """Returns the diagonal L[t, t] and the subdiagonal L[t + 1, t], [n, d] each.
 
-  Args:
-    slack: r, [n, d].
-    weight: w, [n, d], whose last entry is zero.
-    sign: s, [n, d], a constant without gradient.
-
-  Returns:
-    L[t, t] and L[t + 1, t], both [n, d]; the last L[t + 1, t] is zero.
+  The arguments r, w and s are [n, d]. The last w is zero, and so is the last
+  entry of the subdiagonal. s is a constant without gradient.
   """
   return _factor(slack, weight, sign)
 

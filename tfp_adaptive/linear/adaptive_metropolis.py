@@ -123,10 +123,9 @@ class MomentBasedAdaptationResults(
       `preconditioner_params` are the learned shape, and `step_size` is the
       learned scale sqrt(s).
     mean: Running mean mu, [event_size].
-    scale_search: State of the search for a first scale.
+    scale_search: A `scale_search.ScaleSearch`.
     step: Steps taken, [] int32.
-    mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
-      step, [].
+    mean_accept_prob: Mean of min(1, exp(r)) in the last adapting step, [].
   """
 
   __slots__ = ()

@@ -12,18 +12,7 @@ __all__ = [
 
 
 def check_gradient_adaptation(criterion, optimizer, proposal, learner):
-  """Refuses criterion, optimizer and proposal that do not go together.
-
-  Args:
-    criterion: The given criterion.
-    optimizer: The given optimizer.
-    proposal: The innermost kernel.
-    learner: Name of the wrapper, for the message.
-
-  Raises:
-    TypeError: If `criterion` or `optimizer` has the wrong type.
-    ValueError: If they do not go together, or the target is stochastic.
-  """
+  """Refuses criterion, optimizer and innermost kernel that do not match."""
   _check_part(
     'criterion',
     criterion,
@@ -51,12 +40,7 @@ def check_optimizer(optimizer):
 
 
 def check_has_tangent(proposal, learner):
-  """Refuses a proposal whose params have no tangents.
-
-  Args:
-    proposal: The innermost kernel.
-    learner: Name of the wrapper or optimizer, for the message.
-  """
+  """Refuses an innermost kernel whose params have no tangents."""
   if not isinstance(proposal.preconditioner, interfaces.Preconditioner):
     raise ValueError(
       f'{learner} works on tangents, and the params of '
@@ -66,12 +50,7 @@ def check_has_tangent(proposal, learner):
 
 
 def check_is_exact(proposal, purpose):
-  """Refuses a proposal with a stochastic target.
-
-  Args:
-    proposal: The innermost kernel.
-    purpose: Name of the wrapper that uses the gradient, for the message.
-  """
+  """Refuses an innermost kernel with a stochastic target."""
   is_ours = isinstance(proposal, UncalibratedProposal)
   if is_ours and proposal.target_is_stochastic:
     raise ValueError(

@@ -41,13 +41,7 @@ class Gradients(
     'Gradients', ['current', 'proposed', 'log_accept_ratio']
   )
 ):
-  """Gradients that a step has computed, one row for each chain.
-
-  Attributes:
-    current: Gradient before the step, [num_chains, d].
-    proposed: Gradient at the proposed state, [num_chains, d].
-    log_accept_ratio: [num_chains].
-  """
+  """Gradients of a step at x and y, [num_chains, d], and r, [num_chains]."""
 
   __slots__ = ()
 
@@ -74,14 +68,12 @@ class ClosedFormAdaptationResults(
     inner_results: Results of the inner kernel. Their innermost
       `preconditioner_params` are the learned shape, and `step_size` is the
       learned scale.
-    statistics: Statistics that the formula needs.
-    scale_search: State of the search for a first scale.
-    trajectory_length: `trajectory_length.Lengths` if the number of leapfrog
-      steps is learned; else `[]`.
+    statistics: What the formula needs; each subclass has its own form.
+    scale_search: A `scale_search.ScaleSearch`.
+    trajectory_length: `trajectory_length.Lengths`; `[]` if not learned.
     step: Steps taken, [] int32.
     num_updates: Steps from which the shape was learned, [] int32.
-    mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
-      step, [].
+    mean_accept_prob: Mean of min(1, exp(r)) in the last adapting step, [].
     num_dropped_gradients: How many gradients of single chains were dropped so
       far, because they or the ratio were not finite, [] int32.
   """
@@ -305,10 +297,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return tf.where(of_steps > 0.0, tf.minimum(of_map, of_steps), of_map)
 
   def _rescale(self, start, statistics, by):
-    """Returns the statistics after C was multiplied by `by`, [].
-
-    By default these are the statistics of a new start, `start`.
-    """
+    """Returns statistics for C times `by`, []; by default the new `start`."""
     del statistics, by
     return start
 

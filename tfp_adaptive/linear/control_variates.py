@@ -21,6 +21,8 @@ noise.
    that the weight of F becomes about sigma(|r|) instead of 1 or 0.
 
 Functions return a control variate as zeros, [chains...], with its gradient.
+Their `slope` is c, [], and their `ratio` is r, [chains...]. `pull_x`, `pull_y`
+and `noise` are a, b and e, [chains..., d]. `event_sum` sums over the event.
 
 No single chain may dominate, but min(0, r) is not bounded below. In a region
 too narrow for the step, one chain with r = -1000 would move a shared factor
@@ -55,14 +57,7 @@ _BOUND = 3.0  # R.
 def fast_control_variate(slope, factor, ratio, live, pulls, noise, event_sum):
   """Returns both control variates of the gradient with g(y) held constant.
 
-  Args:
-    slope: c, [], from earlier steps: `mean_slope`.
-    factor: An `interfaces.ScaleFactor` under a tape.
-    ratio: r, [chains...].
-    live: C^T (g(x) - g(y)), [chains..., d], under the tape.
-    pulls: a and b, constants.
-    noise: e.
-    event_sum: Sums over the event.
+  `live` is C^T (g(x) - g(y)) under the tape. `pulls` are a and b, constants.
   """
   if factor.params is not None:
     # The control variates are derivatives in E, which raw params do not have.
@@ -73,26 +68,14 @@ def fast_control_variate(slope, factor, ratio, live, pulls, noise, event_sum):
 
 
 def center(slope, factor, pull_x, noise):
-  """Returns c (e^T E (e + a / 2) - log |det (I + E)|).
-
-  Args:
-    slope: c, [], from earlier steps: `mean_slope`.
-    factor: An `interfaces.ScaleFactor` under a tape.
-    pull_x: a, [chains..., d].
-    noise: e.
-  """
+  """Returns c (e^T E (e + a / 2) - log |det (I + E)|)."""
   return slope * factor.centered_stretch(noise, noise + 0.5 * pull_x)
 
 
 def direction_balance(ratio, difference, pull_x, noise, event_sum):
   """Returns sign(r) sigma(r) (F + F') / 2 along E; 0 if |r| is large.
 
-  Args:
-    ratio: r, [chains...].
-    difference: a - b, [chains..., d], under the tape.
-    pull_x: a, [chains..., d].
-    noise: e.
-    event_sum: Sums over the event.
+  `difference` is a - b, [chains..., d], under the tape.
   """
   right = noise + 0.5 * pull_x + 0.25 * tf.stop_gradient(difference)
   both = -0.5 * event_sum(difference * right)
@@ -103,15 +86,7 @@ def direction_balance(ratio, difference, pull_x, noise, event_sum):
 
 
 def mean_slope(mean, ratio, pull_x, pull_y, noise):
-  """Returns the next c, the running mean of -1{r < 0} trace(F) / d.
-
-  Args:
-    mean: The mean so far, [].
-    ratio: r, [chains...].
-    pull_x: a, [chains..., d].
-    pull_y: b, [chains..., d].
-    noise: e.
-  """
+  """Returns the next c, the running mean of -1{r < 0} trace(F) / d."""
   difference = pull_x - pull_y
   slope = 0.5 * difference * (noise + 0.5 * difference)
   weight = tf.where(ratio < 0.0, _influence(ratio), 0.0)
@@ -129,12 +104,7 @@ def state_balance(ratio, pull_x, pull_y, event_sum):
   r < 0. Its noise follows the state, and lasts as long as the autocorrelation
   of the chain. In the stationary chain, an accepted move and its reverse are
   equally likely. For any target, E[min(1, e^r) (a a^T - b b^T)] is therefore 0.
-
-  Args:
-    ratio: r, [chains...].
-    pull_x: a, [chains..., d], under the tape.
-    pull_y: b, [chains..., d], under the tape.
-    event_sum: Sums over the event.
+  Both pulls are under the tape.
   """
   accept_prob = tf.exp(tf.minimum(ratio, 0.0)) * _influence(ratio)
   difference = -0.25 * event_sum(pull_x**2 - pull_y**2)

@@ -3,6 +3,9 @@
 A pair is a state x and the gradient g of the log target there. With
 z = C^-1 (x - mean x) and s = C^T (g - mean g), the divergence is E |z + s|^2.
 This equals E (|z|^2 + |s|^2) up to a constant. See `linear.fisher_divergence`.
+
+`states` are around any mean, and have the shape of `gradients`, [n, d].
+`weights` are those of the pairs, [n], with sum one.
 """
 
 import tensorflow as tf
@@ -36,13 +39,8 @@ _LAST_FIT = 0.6  # The last fit, as a share of the adaptation; see `next_time`.
 def fit(preconditioner, params, states, gradients, weights):
   """Returns params of the least Fisher divergence on pairs.
 
-  Args:
-    preconditioner: An `interfaces.Preconditioner`.
-    params: Start of the moves, if the structure has no other fit. A
-      `fisher_fit` uses them only to find outlying pairs.
-    states: Positions around any mean, [n, d].
-    gradients: Gradients of the log density there, [n, d].
-    weights: Weights of the pairs, [n], with sum one.
+  Without `fisher_fit` and `fisher_factor`, moves start at `params`. With a
+  `fisher_fit`, `params` only serve to find outlying pairs.
   """
   states, gradients = _centred(states, gradients, weights)
   if preconditioner.fisher_fit is not None:
@@ -71,11 +69,8 @@ def fit(preconditioner, params, states, gradients, weights):
 def factor(preconditioner, covariance, precision, num_states):
   """Returns the closed form, [d, d]. Few states shrink the correlations.
 
-  Args:
-    preconditioner: An `interfaces.Preconditioner` with a `fisher_factor`.
-    covariance: Covariance of the states, [d, d].
-    precision: Covariance of the gradients, [d, d].
-    num_states: States seen, [].
+  `covariance` is that of the states, and `precision` that of the gradients,
+  [d, d]. `num_states`, [], counts the states seen.
   """
   # The diagonal fit is C_ii = (var x_i / var g_i)^(1/4).
   diagonals = (tf.linalg.diag_part(t) for t in (covariance, precision))
@@ -113,7 +108,7 @@ def fit_and_gain(preconditioner, params, states, gradients, weights):
   """Returns the fit to half of the pairs, and its gain on the other half.
 
   The gain is the decrease of `loss` from the given params. On the pairs that
-  were fitted, any fit would gain. See `fit` for arguments.
+  were fitted, any fit would gain.
   """
   halves = [(states[k::2], gradients[k::2], weights[k::2]) for k in range(2)]
   fitted_half, other_half = (
@@ -130,8 +125,7 @@ def loss(preconditioner, params, states, gradients, weights):
   """Returns the mean of log (1 + (|z|^2 + |s|^2) / (2 d)), [].
 
   For a Gaussian at its best C, this mean is about log 2. The logarithm keeps a
-  few pairs in narrow regions from outweighing all others. See `fit` for
-  arguments.
+  few pairs in narrow regions from outweighing all others.
   """
   rows = _centred(states, gradients, weights)
   *_, size = _behind(preconditioner.operator(params), *rows)
@@ -169,13 +163,8 @@ def _centred(states, gradients, weights):
 def moved(preconditioner, params, states, gradients, shares, rate):
   """Returns the params after one step towards the least divergence.
 
-  Args:
-    preconditioner: An `interfaces.Preconditioner`.
-    params: Params of the preconditioner.
-    states: x - mean x, [n, d].
-    gradients: g - mean g, [n, d].
-    shares: Weights of the pairs, summing to one, [n, 1] or [].
-    rate: Share of a Newton step, [].
+  `states` and `gradients` are centered. `shares` are the weights of the pairs,
+  [n, 1] or [], and `rate` is the share of a Newton step, [].
   """
   operator = preconditioner.operator(params)
   whitened, scores, size = _behind(operator, states, gradients)
@@ -193,7 +182,7 @@ def moved(preconditioner, params, states, gradients, shares, rate):
 
 
 def correlation_share(num_states, event_size):
-  """Returns the factor that shrinks correlations of few states, in [0, 1]."""
+  """Returns the factor in [0, 1] for correlations estimated from few states."""
   ratio = num_states / tf.cast(event_size, num_states.dtype)
   share = 1.0 - _SHRINKAGE / (1.0 + ratio**4)
   return tf.where(ratio < _FEWEST_STATES, tf.zeros_like(share), share)

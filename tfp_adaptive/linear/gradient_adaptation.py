@@ -43,13 +43,10 @@ class GradientBasedAdaptationResults(
   Attributes:
     inner_results: Results of the inner kernel. Their innermost
       `preconditioner_params` are the learned params.
-    criterion_state: State of the criterion.
-    optimizer_state: State of the optimizer.
     replay_cache: Values that a replay keeps for the next replay; `[]` for none.
-    scale_search: State of the search for a first scale.
+    scale_search: A `scale_search.ScaleSearch`.
     step: Steps taken, [] int32.
-    mean_accept_prob: Mean over chains of min(1, exp(r)) of the last adapting
-      step, [].
+    mean_accept_prob: Mean of min(1, exp(r)) in the last adapting step, [].
     num_dropped_gradients: How many gradients of single chains were dropped so
       far because they were not finite, [] int32.
   """
@@ -277,8 +274,8 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
   def _is_usable(self, params, grads):
     """Returns whether a mean gradient is finite, [] bool.
 
-    A relative gradient is a sum of outer products. If a term of the sum is not
-    finite, neither is the slope.
+    If a term in the sum of a relative gradient is not finite, the slope is not
+    finite either.
     """
     if self.optimizer.is_relative:
       total = self.preconditioner.slope(params, grads)
@@ -287,7 +284,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     return tf.math.is_finite(total)
 
   def _slope(self, params, grads, is_usable, problem):
-    """Returns the derivative in the log scale over d, or 0 if unusable, []."""
+    """Returns (derivative in the log scale) / d, or 0 if it is unusable, []."""
     if not self.optimizer.is_relative:
       return tf.zeros([], problem.dtype)
     slope = self.preconditioner.slope(params, grads)

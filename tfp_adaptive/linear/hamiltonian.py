@@ -56,8 +56,9 @@ def entropy_adaptive_hamiltonian(
   """Builds HMC whose inverse mass matrix is learned by gradient.
 
   Args:
-    target_log_prob_fn: Log density up to a constant, differentiable twice,
-      called as TFP calls it; returns [chains...].
+    target_log_prob_fn: Log density up to a constant, differentiable (twice if
+      L > 1 and `hessian_product='autodiff'`), called as TFP calls it; returns
+      [chains...].
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
     num_leapfrog_steps: L, the number of gradients of every step, or a pair
       (fewest, most) from which each step draws it. L = 1 gives MALA.
@@ -67,8 +68,10 @@ def entropy_adaptive_hamiltonian(
       With L > 1 and the default optimizer, it has the rule `'constraint'`: the
       entropy, without the paper's energy error.
     optimizer: How the factor moves; `relative_gradient` by default.
-    target_accept_prob: Smallest wanted mean acceptance, in (0, 1). The
-      acceptance is higher if the entropy is greatest at a smaller scale.
+    target_accept_prob: Wanted mean acceptance, in (0, 1). With L > 1 and the
+      default optimizer, it is the smallest wanted one. If the entropy is
+      greatest at a scale below the one with this acceptance, that smaller scale
+      is learned, and more steps are accepted.
     hessian_product: `'autodiff'`, or `'finite_difference'` of gradients for
       targets that are costly or cannot be differentiated twice.
     experimental_shard_axis_names: As in TFP; the same for all parts.
@@ -148,7 +151,7 @@ class UncalibratedPreconditionedHamiltonian(
     experimental_shard_axis_names=None,
     name=None,
   ):
-    """Builds the kernel; the base class has the shared arguments.
+    """Builds the kernel; no Tensor is created here.
 
     Args:
       target_log_prob_fn: As in TFP.
@@ -294,7 +297,7 @@ class UncalibratedPreconditionedHamiltonian(
     return interfaces.Replay(transition=transition, cache=next_cache)
 
   def _kept_step(self, previous, proposed, mh_results):
-    """Returns which chains did not diverge, and the step, 0 for all others."""
+    """Returns which chains did not diverge, and the step, 0 for the others."""
     num_chain_dims = ps.rank(previous.target_log_prob)
     step = trajectory.Step(
       grad_start=state_parts.flatten(

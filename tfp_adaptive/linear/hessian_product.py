@@ -16,21 +16,15 @@ def hessian_product(
 ):
   """Returns the function w -> -(Hessian of log pi at the point) w.
 
-  Args:
-    target_log_prob_fn: As in TFP.
-    state: Any state of the chains, for structure and shapes.
-    flat_point: Point of the Hessian, [chains..., d].
-    flat_gradient: Gradient of log pi there, [chains..., d]; used by
-      `'finite_difference'` only.
-    num_chain_dims: Number of chain dimensions.
-    method: `'autodiff'` is exact and costs about three gradients (reverse over
-      reverse). `'finite_difference'` costs one gradient, and is right to about
-      a third of the digits of the dtype.
+  It takes rows w and `sizes`, and returns [chains..., d], with zeros for chains
+  whose product is not finite. `sizes`, [chains..., 1], are the lengths of w in
+  units of the target's scale, and set the width of a finite difference.
 
-  Returns:
-    Function (rows w, sizes) -> [chains..., d]. `sizes`, [chains..., 1], are the
-    lengths of w in units of the target's scale, and set the width of a finite
-    difference. Chains whose product is not finite get zeros.
+  `state` is any state of the chains, for structure and shapes. `flat_gradient`
+  is the gradient of log pi at the point, for `'finite_difference'` only. The
+  method `'autodiff'` is exact and costs about three gradients (reverse over
+  reverse). `'finite_difference'` costs one gradient, and is right to about a
+  third of the digits of the dtype.
   """
 
   def gradient(flat):
@@ -61,15 +55,9 @@ def hessian_product(
 def live_gradient(target_log_prob_fn, state, gradient, displacement):
   """Returns the gradient at a state as a function of the displacement there.
 
-  Args:
-    target_log_prob_fn: As in TFP.
-    state: The point, in the structure of the chains' state.
-    gradient: Gradient of log pi at the point, a constant, [chains..., d].
-    displacement: Displacement that leads to the point, [chains..., d].
-
-  Returns:
-    `gradient`, [chains..., d]. Its derivative in the displacement is the
-    Hessian of log pi, and costs one Hessian product.
+  The value is `gradient`, a constant, [chains..., d]. Its derivative in the
+  displacement, [chains..., d], is the Hessian of log pi, and costs one Hessian
+  product.
   """
   num_chain_dims = displacement.shape.rank - 1
   flat = state_parts.flatten(state, num_chain_dims)

@@ -51,24 +51,13 @@ class KeptTrajectory(
     'KeptTrajectory', ['num_steps', 'velocity', 'share_kept']
   )
 ):
-  """The trajectory of a step with kept momenta.
-
-  Attributes:
-    num_steps: L, [] int32.
-    velocity: v', [chains..., d].
-    share_kept: a, [].
-  """
+  """L, [] int32, v', [chains..., d], and a, [], of a step with kept momenta."""
 
   __slots__ = ()
 
 
 class Kept(collections.namedtuple('Kept', ['velocity', 'uniform'])):
-  """What a chain keeps beside its state; the next step replaces zeros by draws.
-
-  Attributes:
-    velocity: v, standard normal, [chains..., d].
-    uniform: u, uniform on (-1, 1), [chains...].
-  """
+  """v, [chains..., d], and u, [chains...]; zeros have not been drawn yet."""
 
   __slots__ = ()
 
@@ -91,21 +80,13 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
     return max(1, sum(self.bounds) // 4)
 
   def settled(self, learned):
-    """Returns the numbers 1, 2 l - 1 and 2 m, [3] int32.
-
-    Args:
-      learned: Best range (fewest, most) without kept momenta, [2] int32.
-    """
+    """Returns 1, 2 l - 1 and 2 m, [3] int32, from the best range, [2] int32."""
     twice_mean = tf.reduce_sum(learned)
     mean = tf.maximum(1, twice_mean // 4)
     return tf.stack([1, 2 * mean - 1, twice_mean])
 
   def learned_range(self, drawn):
-    """Returns a range of mean m, two ints; the range of `drawn` if 2 m is 0.
-
-    Args:
-      drawn: `num_leapfrog_steps` of the results, numpy [3].
-    """
+    """Returns a range of mean m, two ints; the range of `drawn` if 2 m is 0."""
     fewest, most, twice_mean = (int(number) for number in drawn)
     if not twice_mean:
       return fewest, most

@@ -111,7 +111,7 @@ def gradient_adaptive_langevin(
   )
 
 
-# C^T g at both ends of the step, [chains..., d].
+# s C^T g at both ends of the step, [chains..., d].
 Pulls = collections.namedtuple('Pulls', ['start', 'end'])
 
 
@@ -139,7 +139,7 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     experimental_shard_axis_names=None,
     name=None,
   ):
-    """Builds the kernel; see the base class for the shared arguments.
+    """Builds the kernel; no Tensor is created here.
 
     Args:
       target_log_prob_fn: As in TFP.
@@ -280,8 +280,8 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     """Returns a term with the gradient of the log ratio, and control variates.
 
     With g(x) and g(y) constant, the term has the gradient of
-    `fit + self._correction(...)` at the present C. Its product
-    C^T (g(x) - g(y)) makes the gradient one outer product instead of two.
+    `fit + self._correction(...)` at the present C. The term uses C only in
+    C^T (g(x) - g(y)), so its gradient is one outer product instead of two.
     """
     difference = pulls[0] - pulls[1]
     live = factor.apply_adjoint(grad_change)

@@ -95,12 +95,9 @@ class Series(NamedTuple):
     return self.num_fixed_terms + extra
 
   def draw(self, rows, seed, shard_seed):
-    """Returns the last arguments of `estimate`: e, N and this series.
+    """Returns e, shaped like `rows`, N and this series, for `estimate`.
 
-    Args:
-      rows: Tensor with the shape and dtype of e.
-      seed: Seed of the step, [2] int32.
-      shard_seed: Function from a seed to the seed of one shard.
+    `shard_seed` is a function from a seed to the seed of one shard.
     """
     probe_seed = shard_seed(random.fold_in(seed, _PROBE))
     num_terms_seed = random.fold_in(seed, _NUM_TERMS)
@@ -112,18 +109,10 @@ class Series(NamedTuple):
 
 
 def estimate(factor, hessian_product, kappa, probe, num_terms, series):
-  """Estimates log det(I + D) by Hutchinson and Russian roulette.
+  """Returns a `LogDetEstimate` by Hutchinson's trace and Russian roulette.
 
-  Args:
-    factor: An `interfaces.ScaleFactor`, C.
-    hessian_product: Function that `linear/hessian_product` returns.
-    kappa: Factor of D, a float or [] Tensor.
-    probe: e, [chains..., d].
-    num_terms: N, [] int32.
-    series: The `Series` from which N was drawn.
-
-  Returns:
-    A `LogDetEstimate`.
+  `hessian_product` is what `linear.hessian_product` returns. `probe` is e,
+  [chains..., d], and `num_terms` is N, [] int32, drawn from `series`.
   """
   dtype = probe.dtype
 

@@ -19,17 +19,10 @@ SALT = 1  # Separates these draws from the noise, which has the same seed.
 
 
 def resolve(num_leapfrog_steps, max_num_leapfrog_steps):
-  """Returns the number or range to start with, and the bound of learning.
+  """Returns the first number or range, and the largest number to be learned.
 
-  Args:
-    num_leapfrog_steps: As given to a builder; `None` means learned.
-    max_num_leapfrog_steps: As given to a builder, or `None`.
-
-  Returns:
-    An int or a pair, and the bound, `None` if nothing is learned.
-
-  Raises:
-    ValueError: If a bound is given for a number that is not learned.
+  The first is the given number, unless it is `None`, which means learned. The
+  largest number is `None` if nothing is learned.
   """
   if num_leapfrog_steps is None:
     most = max_num_leapfrog_steps
@@ -94,23 +87,14 @@ class DrawsNumSteps:
 
   @property
   def mean_num_steps(self):
-    """Mean of the constructor's range."""
     return 0.5 * sum(self.bounds)
 
   def settled(self, learned):
-    """Returns the range to use once no other range is tried, [2] int32.
-
-    Args:
-      learned: The best range (fewest, most), [2] int32.
-    """
+    """Returns the range to use once no other range is tried, [2] int32."""
     return learned
 
   def learned_range(self, drawn):
-    """Returns the range that was learned, two ints.
-
-    Args:
-      drawn: `num_leapfrog_steps` of the results, numpy integers.
-    """
+    """Returns the learned range, two ints, from numpy integers, `drawn`."""
     return tuple(int(number) for number in drawn)
 
   def learned_at(self, results):
@@ -169,13 +153,7 @@ class DrawsNumSteps:
 
 
 def draw(fewest, most, seed):
-  """Returns a draw from fewest, ..., most, [] int32.
-
-  Args:
-    fewest: Int or [] int32.
-    most: Int or [] int32.
-    seed: [2] int32, not used if both are the same int.
-  """
+  """Returns a draw from fewest, ..., most, ints or [] int32, as [] int32."""
   if isinstance(most, int) and fewest == most:
     return tf.constant(most)
   size = tf.cast(most - fewest + 1, tf.float32)

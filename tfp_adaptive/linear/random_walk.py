@@ -107,7 +107,7 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
     experimental_shard_axis_names=None,
     name=None,
   ):
-    """Builds the kernel; see the base class for the shared arguments.
+    """Builds the kernel; no Tensor is created here.
 
     Args:
       target_log_prob_fn: As in TFP. A stochastic target is also called with
@@ -137,7 +137,6 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
   lacking_in_tfp = 'moves without a gradient'
 
   def cost(self, adapting):
-    """Returns the cost of one step of one chain."""
     return interfaces.Cost(
       target=1 + int(adapting),
       gradient=int(adapting),

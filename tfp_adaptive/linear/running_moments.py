@@ -42,10 +42,8 @@ class Moments(
 def start(rows, is_finite, dense=False):
   """Returns `Moments` with the mean of the rows and zero spread.
 
-  Args:
-    rows: [K, d], zero where not finite.
-    is_finite: [K, 1] bool.
-    dense: Whether V is a covariance [d, d], instead of variances [d].
+  Rows, [K, d], are zero where `is_finite`, [K, 1], is false. With `dense`, V is
+  a covariance, [d, d].
   """
   zeros = tf.zeros_like(rows[0])
   return Moments(

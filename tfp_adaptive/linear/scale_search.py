@@ -31,19 +31,16 @@ class ScaleSearch(
   merging.Merging,
   collections.namedtuple('ScaleSearch', ['scale', 'direction', 'num_trials']),
 ):
-  """State of the search.
+  """Scale tried now, [], sign of the last change, [] int32, and trials left.
 
-  Attributes:
-    scale: Scale tried now, [].
-    direction: Sign of the last change, [] int32; 0 before the first.
-    num_trials: Trials left, [] int32; 0 once the search is over.
+  `direction` is 0 before the first change. `num_trials`, [] int32, is 0 once
+  the search is over.
   """
 
   __slots__ = ()
 
   @property
   def is_searching(self):
-    """Whether the search continues, [] bool."""
     return self.num_trials > 0
 
   @classmethod
@@ -59,14 +56,10 @@ class ScaleSearch(
 
 
 def begin(proposal, inner_results):
-  """Starts the search; if the first scale was given, the search is over.
+  """Returns inner results whose params have the first scale, and the search.
 
-  Args:
-    proposal: The innermost kernel.
-    inner_results: First results of the kernel inside of an adaptation.
-
-  Returns:
-    Results whose params have the first scale, and the search.
+  If the first scale was given, the results are unchanged, and the search is
+  over. `proposal` is the innermost kernel.
   """
   accepted = stack.metropolis_hastings_results(inner_results).accepted_results
   dtype = accepted.step_size.dtype

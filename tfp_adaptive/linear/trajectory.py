@@ -98,16 +98,9 @@ def start_trajectory(flat):
 def run(value_and_gradient, factor, start, num_steps):
   """Makes `num_steps` leapfrog steps of size 1 with inverse mass matrix C C^T.
 
-  Args:
-    value_and_gradient: Function of positions [chains..., d] to log density and
-      gradient.
-    factor: An `interfaces.ScaleFactor`, C.
-    start: `Point`; its velocity is the standard normal draw v.
-    num_steps: L, [] int32 or int, at least 1.
-
-  Returns:
-    The last `Point`, with the velocity after the last half kick, and the
-    `Trajectory`. For derivatives in C use `change`.
+  The velocity of `start` is the standard normal draw v, and L is at least 1.
+  Returns the last `Point`, with the velocity after the last half kick, and the
+  `Trajectory`. For derivatives in C use `change`.
   """
   num_steps = tf.convert_to_tensor(num_steps)
   middle = num_steps // 2
@@ -206,14 +199,7 @@ def log_det(factor, step, estimate, mean_slope, event_sum):
   u. The gradients are those of y^T D e and u^T D u, where D is a function of
   the factor and H is constant. Once C is learned, D is near a multiple of I.
   The gradient of y^T D e is then near c e e^T, with mean c I. The noise
-  c (e e^T - I) is subtracted, with c from earlier steps.
-
-  Args:
-    factor: An `interfaces.ScaleFactor` under a tape.
-    step: A `Step`.
-    estimate: A `log_det.LogDetEstimate`.
-    mean_slope: c, [].
-    event_sum: Sums over the event.
+  c (e e^T - I) is subtracted, with c = `mean_slope` from earlier steps.
   """
   kappa = curvature_weight(step.trajectory.num_steps, step.noise.dtype)
   pull_probe, pull_weighted, pull_vector = _pull_all(

@@ -98,13 +98,9 @@ class Lengths(
 
 
 def start(num_leapfrog_steps, most, rows, is_finite):
-  """Returns empty `Lengths`.
+  """Returns empty `Lengths` with a first range, [2] int32, and the bound n.
 
-  Args:
-    num_leapfrog_steps: First range, [2] int32.
-    most: n, int.
-    rows: States in the coordinates of the trajectories, [num_chains, d].
-    is_finite: [num_chains, 1] bool.
+  `rows` are states in the coordinates of the trajectories, [num_chains, d].
   """
   rows, is_finite = _masked(rows, is_finite)
   zeros = tf.zeros_like(rows[:1])
@@ -125,12 +121,9 @@ def start(num_leapfrog_steps, most, rows, is_finite):
 
 
 def restart(lengths, rows, is_finite):
-  """Returns `Lengths` for new coordinates, which keep only the range.
+  """Returns `Lengths` for new coordinates, which keep the range and the counts.
 
-  Args:
-    lengths: `Lengths`.
-    rows: States of the chains in the new coordinates, [num_chains, d].
-    is_finite: [num_chains, 1] bool.
+  `rows` are the states of the chains in the new coordinates, [num_chains, d].
   """
   most = lengths.weights.shape[0]
   return start(lengths.num_leapfrog_steps, most, rows, is_finite)._replace(
@@ -139,17 +132,12 @@ def restart(lengths, rows, is_finite):
 
 
 def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
-  """Returns `Lengths` after a step.
+  """Returns `Lengths` after a step of `num_steps` leapfrog steps.
 
-  Args:
-    lengths: `Lengths`.
-    num_steps: Leapfrog steps of the step, [] int32.
-    places: Starts and ends of the trajectories, and the present states, all in
-      the coordinates of the trajectories, [num_chains, d] each.
-    accept_prob: min(1, exp(r)), [num_chains]; 0 where the end is not finite.
-    is_finite: Whether the chains are finite, [num_chains, 1] bool.
-    is_searching: Whether the first scale is still searched, [] bool. If so,
-      jumps are not learned.
+  `places` are the starts and ends of the trajectories, and the present states,
+  all in the coordinates of the trajectories, [num_chains, d] each.
+  `accept_prob` is min(1, exp(r)), [num_chains], and 0 where the end is not
+  finite. Jumps are not learned during the search for a first scale.
   """
   rows, is_finite = _masked(places[-1], is_finite)
   time = lengths.time + tf.cast(~is_searching, rows.dtype)
@@ -189,13 +177,9 @@ def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
 def choose(lengths, event_sum, step, num_adaptation_steps, settled):
   """Returns `Lengths` with the best range, and the range for the next step.
 
-  Args:
-    lengths: `Lengths`.
-    event_sum: Sums over the last axis, across shards too.
-    step: Adapting steps taken, [] int32.
-    num_adaptation_steps: Number of all adapting steps, int.
-    settled: Function from the best range to the final range, which may append
-      numbers. Until the range is final, the appended numbers are 0.
+  `settled` is a function from the best range to the final range, which may
+  append numbers. Until the range is final, the appended numbers are 0.
+  `event_sum` sums over the last axis, across shards too.
   """
   is_open = num_steps_settled(step, num_adaptation_steps) < 0
   is_due = is_open & (lengths.time >= lengths.next_review)
@@ -221,25 +205,15 @@ def choose(lengths, event_sum, step, num_adaptation_steps, settled):
 
 
 def num_steps_settled(step, num_adaptation_steps):
-  """Returns the number of steps since the range became final; else negative.
-
-  Args:
-    step: Adapting steps taken, [] int32.
-    num_adaptation_steps: Number of all adapting steps, int.
-  """
+  """Returns the number of steps since the range became final; else negative."""
   return step - int(_LAST_REVIEW * num_adaptation_steps)
 
 
 def rates(correlations, fewest, most):
-  """Returns effective draws per gradient, e_i, of ranges of lengths.
+  """Returns effective draws per gradient, e_i, of ranges, [num_ranges, ...].
 
-  Args:
-    correlations: 1 - r_i(l) for l = 1, ..., n, [n, ...].
-    fewest: a, [num_ranges] ints.
-    most: b, [num_ranges] ints.
-
-  Returns:
-    [num_ranges, ...].
+  `correlations` are 1 - r_i(l) for l = 1, ..., n, [n, ...]. `fewest` and `most`
+  are a and b, ints [num_ranges].
   """
   change = tf.tensordot(
     _shares(fewest, most, correlations), correlations, axes=1

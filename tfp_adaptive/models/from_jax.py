@@ -111,12 +111,8 @@ def from_jax(
 def _computed(jax, both, specs, dtype, is_on_gpu):
   """Returns `log_prob_fn` and `in_python` of a `Model`.
 
-  Args:
-    jax: The package.
-    both: Function of leaves [n, event...] to values and gradients.
-    specs: `tf.TensorSpec`s of the leaves, without n.
-    dtype: tf.DType.
-    is_on_gpu: Whether TensorFlow computes on a GPU.
+  `both` takes leaves [n, event...] and returns values and gradients. The
+  `tf.TensorSpec`s of the leaves lack the axis n.
   """
   jax2tf = optional.load('jax.experimental.jax2tf', _NAME, 'jax')
   jitted = jax.jit(both)

@@ -46,9 +46,8 @@ class Model:
 def on_the_host(value_and_gradient):
   """Returns a log density in TensorFlow that calls Python.
 
-  Args:
-    value_and_gradient: Function of arrays [n, event...] to an array [n] and a
-      list of arrays in the shapes of the arguments.
+  `value_and_gradient` takes arrays [n, event...]. It returns an array [n] and a
+  list of arrays in the shapes of its arguments.
   """
 
   def call(*parts):

@@ -1,9 +1,4 @@
-"""Chains of one learned kernel, which draw block by block.
-
-An engine runs the steps. `Chains` keeps about `num_draws` draws of each chain.
-If full `Chains` need more draws, they remove every second draw and double the
-thinning.
-"""
+"""Chains of one learned kernel, which an engine runs block by block."""
 
 import copy
 import time
@@ -64,15 +59,9 @@ def kernel_of(target_log_prob_fn, choice, num_steps, dtype):
 
 
 def engine_of(density, choice, starts, seed, num_steps, with_xla):
-  """Returns an engine for a choice; it has taken no step yet.
+  """Returns the engine of a `structure.Choice`, which has taken no step yet.
 
-  Args:
-    density: `density.Density`.
-    choice: `structure.Choice`.
-    starts: [chains, d].
-    seed: [2] int32.
-    num_steps: Steps that adapt.
-    with_xla: Whether XLA compiles the steps.
+  Starts are [chains, d], the seed is [2] int32, and `num_steps` steps adapt.
   """
   starts = np.asarray(starts, density.dtype.as_numpy_dtype)
   part = _part_on_host(choice, starts.shape[-1], num_steps)
@@ -111,13 +100,9 @@ def start(engine, choice, density, num_draws, run, max_gradients=float('inf')):
   If time runs out before that, or after Ctrl-C, the chains hold their draws so
   far, or the last states of the warm-up, and `cut_by` gives the reason.
 
-  Args:
-    engine: An engine that `engine_of` returned.
-    choice: `structure.Choice` of the engine.
-    density: `density.Density`.
-    num_draws: Draws of each chain to hold at the end.
-    run: `recorded.Options`.
-    max_gradients: Budget of the whole run, which bounds the size of blocks.
+  `num_draws` is the number of draws of each chain to hold at the end, and `run`
+  a `recorded.Options`. `max_gradients`, the budget of the whole run, bounds the
+  size of blocks.
   """
   begin = time.monotonic()
   chains = Chains(engine, choice, density, num_draws)
@@ -134,14 +119,7 @@ def start(engine, choice, density, num_draws, run, max_gradients=float('inf')):
 
 
 def restore(density, header, arrays, reports):
-  """Returns the `Chains` whose `to_saved` returned a header and arrays.
-
-  Args:
-    density: `density.Density` of the same model.
-    header: dict of JSON values from `Chains.to_saved`.
-    arrays: dict of arrays from `Chains.to_saved`.
-    reports: `progress.Reports`.
-  """
+  """Returns the `Chains` whose `to_saved` returned a header and arrays."""
   arrays, trace = dict(arrays), {}
   draws = arrays.pop('draws')
   for name in header['trace']:
@@ -177,29 +155,19 @@ def block_size(num_draws, max_gradients=float('inf')):
 
 
 class Chains:
-  """Draws of a frozen kernel at every `thinning`-th step, and their cost.
-
-  Attributes:
-    engine: The engine that takes the steps.
-    choice: `structure.Choice` of the engine.
-    density: `density.Density` that the engine samples.
-    num_draws: Draws of each chain to hold.
-    block_size: Most draws of each chain in a block.
-    num_blocks: Blocks so far, from which the compiled engine makes seeds.
-    recorded: List of (draws, trace), one for each block until they are joined.
-    thinning: Steps from one draw to the next.
-    num_gradients: Gradients of each chain so far, adaptation included.
-  """
+  """Draws of a frozen kernel at every `thinning`-th step, and their cost."""
 
   def __init__(self, engine, choice, density, num_draws):
     self.engine, self.choice, self.density = engine, choice, density
-    self.num_draws = num_draws
-    # The size stays as `num_draws` grows: a program is compiled for one size.
+    self.num_draws = num_draws  # Draws of each chain to hold.
+    # Most draws of each chain in a block. The size stays as `num_draws` grows,
+    # because a program is compiled for one size.
     self.block_size = block_size(num_draws)
-    self.num_blocks = 0
+    self.num_blocks = 0  # The compiled engine makes seeds from this number.
+    # List of (draws, trace), one for each block until they are joined.
     self.recorded = []
     self.thinning = 1
-    self.num_gradients = 0.0
+    self.num_gradients = 0.0  # For each chain so far, adaptation included.
     self.gradients_per_adapting_step = 0.0
     self.seconds = 0.0
     self._seconds_per_step = 0.0  # Measured in the last block.
@@ -346,13 +314,10 @@ class Chains:
     return header, arrays
 
   def add(self, found, engine, is_apart=False):
-    """Appends what a block recorded.
+    """Appends the `Recorded` draws of a block, with the engine after the block.
 
-    Args:
-      found: `recorded.Recorded` of the block.
-      engine: The engine after the block.
-      is_apart: Whether the new draws are twice as far apart as the earlier
-        draws. If so, every second earlier draw is removed.
+    If `is_apart`, the new draws are twice as far apart as the earlier draws,
+    and every second earlier draw is removed.
     """
     trace = found.trace
     if modes.is_exchange(self.choice.part):

@@ -19,12 +19,7 @@ _LARGEST_SIZE = 20
 
 
 def choose(jit_compile, density):
-  """Returns whether XLA compiles the steps, and why not, as words or ''.
-
-  Args:
-    jit_compile: The user's choice; `None`: compile if the operations allow it.
-    density: `density.Density`.
-  """
+  """Returns whether XLA compiles the steps, and why not, as words or ''."""
   if density.in_python:
     return False, '; steps in NumPy'
   if jit_compile is not None:
@@ -46,11 +41,7 @@ def obstacle(graph):
 
 
 def refusal(lower):
-  """Returns why XLA cannot compile a density at all, or ''.
-
-  Args:
-    lower: Function that raises XLA's error if it cannot compile the density.
-  """
+  """Returns why XLA refuses a density, or ''; `lower()` raises XLA's error."""
   try:
     lower()
   except (ValueError, TypeError, LookupError, tf.errors.OpError) as error:

@@ -1,11 +1,4 @@
-"""The log density of a model as one flat program, traced once for all stages.
-
-A run traces value and gradient of `Problem.target_log_prob_fn` once for each
-number of rows, and inlines all function calls of the graph. All stages use this
-program: starts, kernels, the choice of a structure and checks.
-On a CPU the program computes in float64 if its operations allow it, even if the
-model is written in float32.
-"""
+"""The log density of a model as one flat program, traced for all stages."""
 
 import functools
 from collections.abc import Callable
@@ -42,16 +35,10 @@ class Density:
   """
 
   def __init__(self, problem, num_chains, dtype=None):
-    """Traces the density at [num_chains, d].
+    """Traces the density of a `Problem` at [num_chains, d].
 
-    Args:
-      problem: `problem.Problem`.
-      num_chains: Rows that `evaluate` computes at once.
-      dtype: float32 or float64. `None`: float64 on a CPU, the model's own
-        dtype on an accelerator.
-
-    Raises:
-      ValueError: If the density cannot be computed; the message says why.
+    Without `dtype`, the density is computed in float64 on a CPU if its
+    operations allow it, and in the model's own dtype on an accelerator.
     """
     self._target = problem.target_log_prob_fn
     self._model_dtype = problem.dtype
@@ -133,10 +120,7 @@ class Density:
     return np.concatenate(values)[:count], np.concatenate(gradients)[:count]
 
   def values_in_float64(self, rows):
-    """Returns values [n] of rows [n, d] computed in float64, numpy.
-
-    The result is `None` if float64 is used anyway, or is impossible.
-    """
+    """Returns values [n] in float64; `None` if that is used or impossible."""
     entry = self._entry(self._num_chains)
     if (
       self.dtype == tf.float64
@@ -271,35 +255,22 @@ def _widened(entry):
 
 
 class Source(NamedTuple):
-  """A density as the user wrote it, traced.
+  """A density as the user wrote it, traced."""
 
-  Attributes:
-    entry: `known_programs.Entry` of the function of rows [n, d] to values [n]
-      and gradients [n, d]: without XLA and, if possible, flat (`flat_graph`).
-    target: The Python function.
-    traced: The `tf.types.experimental.ConcreteFunction` before `flat_graph`.
-    xla_refusal: TensorFlow's error from tracing the density for XLA, or ''.
-  """
-
+  # The function of rows [n, d] to values [n] and gradients [n, d], without XLA
+  # and, if possible, flat (`flat_graph`).
   entry: known_programs.Entry
-  target: Callable
-  traced: Any
-  xla_refusal: str
+  target: Callable  # The Python function.
+  traced: Any  # The concrete function before `flat_graph`.
+  xla_refusal: str  # TensorFlow's error from tracing it for XLA, or ''.
 
 
 @functools.lru_cache(maxsize=1)  # An entry holds a graph and its captures.
 def source(target, num_rows, event_size, dtype):
-  """Returns the `Source` of a density.
+  """Returns the `Source` of a density `target` in the dtype of its model.
 
-  Args:
-    target: `target_log_prob_fn` of a `Problem`. Every `Problem` has a new
-      function, so that the cache never returns the density of another one.
-    num_rows: n, int.
-    event_size: d, int.
-    dtype: tf.DType of the model.
-
-  Raises:
-    ValueError: If the density cannot be computed; the message says why.
+  Every `Problem` has a new `target_log_prob_fn`, so that the cache never
+  returns the density of another `Problem`.
   """
 
   def value_and_gradient(rows):
@@ -341,14 +312,11 @@ def source(target, num_rows, event_size, dtype):
 
 
 def _are_alike(found, wide):
-  """Whether float64 and float32 agree up to rounding in most rows.
+  """Whether values [n] and gradients [n, d] agree in float32 and in float64.
 
-  Not all rows need to agree, because at a start far out float32 may overflow or
-  lose all digits that matter.
-
-  Args:
-    found: Values [n] and gradients [n, d] in float32.
-    wide: The same in float64.
+  Most rows must agree up to rounding. Not all rows need to agree, because
+  float32 may overflow, or lose all digits that matter, at a start that is far
+  from the posterior.
   """
   is_alike = np.ones(len(found[0]), bool)
   is_known = is_alike.copy()

@@ -28,12 +28,8 @@ _FLOAT, _DOUBLE = tf.float32.as_datatype_enum, tf.float64.as_datatype_enum
 def flat(concrete):
   """Returns a concrete function without calls; variables become constants.
 
-  Args:
-    concrete: `tf.types.experimental.ConcreteFunction` of Tensors.
-
-  Raises:
-    Exception: If the graph holds an object that cannot be frozen, for example
-      a lookup table. It is a `ValueError` or an error of TensorFlow.
+  If the graph holds an object that cannot be frozen, such as a lookup table,
+  this is a `ValueError` or an error of TensorFlow.
   """
   with quiet.while_freezing():
     found = tfp_private.inlined(concrete)
@@ -53,13 +49,9 @@ def refuses_float64(concrete):
 
 
 def in_float64(concrete):
-  """Returns the concrete function with float64 instead of float32.
+  """Returns what `flat` returned with float64 instead of float32.
 
-  Args:
-    concrete: What `flat` returned; it has captured no Tensors.
-
-  Raises:
-    Exception: An error of TensorFlow if an operation has no float64 kernel.
+  TensorFlow raises an error if an operation has no kernel for float64.
   """
   definition = concrete.graph.as_graph_def()
   # TensorFlow finds the bodies of loops by name. The float32 bodies stay, so

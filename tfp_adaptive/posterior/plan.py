@@ -27,7 +27,7 @@ NUM_PAIRS = 2000  # Pairs of state and gradient for choosing a structure.
 # Fewest and usual steps of the first adaptation. On 34 posteriors of
 # posteriordb, runs with 1000 steps took twice the gradients, and only one had
 # more effective draws per gradient. With 250 steps, two of twelve posteriors
-# had about half as many.
+# had about half as many effective draws per gradient.
 _FEWEST_STEPS, _FIRST_STEPS = 50, 500
 _FIRST_COST = 8.0  # Assumed gradients per step of a structure not yet tried.
 # Round t of the phase 'improve' (t = 0, 1, ..., see `Place`) wants
@@ -35,7 +35,7 @@ _FIRST_COST = 8.0  # Assumed gradients per step of a structure not yet tried.
 # rounds.
 _GROWTH, _NUM_ATTEMPTS = 4, 3
 # Largest share of the remaining budget for one adaptation. The second value
-# applies when proposals diverge.
+# applies when the structure stays and proposals diverge.
 _LARGEST_SHARE, _LARGEST_SHARE_WHERE_DIVERGING = 0.3, 0.5
 # If proposals diverge: target acceptance, and least assumed gradients per step.
 _CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.99, 24.0
@@ -44,24 +44,20 @@ _COST_OF_A_DRAW = 4.0
 
 
 class Place(NamedTuple):
-  """What a run does next.
+  """What a run does next."""
 
-  Attributes:
-    attempt: Number of the round of adaptations after the first warm-up, from 0.
-    phase: 'improve', which may adapt another structure or adapt for longer;
-      'sample'; or 'done'.
-    may_adapt: Whether another round may follow if the draws are far from
-      enough.
-    lacking: Gradients that must be left for the adaptation of this round, if
-      the budget did not pay for it; else 0.
-    is_brief: Whether all checks have passed, but the draws took less than half
-      of the gradients.
-  """
-
+  # Number of the round of adaptations after the first warm-up, from 0.
   attempt: int = 0
+  # 'improve', which may adapt another structure or adapt for longer; 'sample';
+  # or 'done'.
   phase: str = 'improve'
+  # Whether another round may follow if the draws are far from enough.
   may_adapt: bool = True
+  # Gradients that must be left for the adaptation of this round, if the budget
+  # did not pay for it; else 0.
   lacking: float = 0.0
+  # Whether all checks have passed, but chains draw on, because draws took less
+  # than half of the gradients.
   is_brief: bool = False
 
   def sampling(self, lacking: float = 0.0) -> 'Place':
@@ -87,10 +83,8 @@ class Budget(NamedTuple):
   def steps(self, num_steps: int, cost: float) -> int:
     """Returns how many of the wanted adapting steps the budget pays for.
 
-    Args:
-      num_steps: Steps that the adaptation wants.
-      cost: Gradients of a step, divided by the share of the budget that an
-        adaptation may take.
+    `cost` is the number of gradients of a step, divided by the share of the
+    budget that an adaptation may take.
     """
     size = chains_lib.block_size(self.num_draws, self.max_gradients)
     left = self.max_gradients - self.spent - _COST_OF_A_DRAW * size
@@ -103,43 +97,26 @@ class Budget(NamedTuple):
 
 
 class Evidence(NamedTuple):
-  """What the draws show about the sampler that made them.
-
-  Attributes:
-    before: The structure of the sampler.
-    asked: The structure that these draws ask for.
-    diverge: Whether more proposals diverge than a verdict allows.
-    cost: Gradients of one adapting step of these chains.
-    attempt: Number of the round of adaptations, see `Place`.
-  """
+  """What the draws show about the sampler that made them."""
 
   before: Choice
-  asked: Choice
-  diverge: bool
-  cost: float
-  attempt: int
+  asked: Choice  # The structure that these draws ask for.
+  diverge: bool  # Whether more proposals diverge than a verdict allows.
+  cost: float  # Gradients of one adapting step of these chains.
+  attempt: int  # Number of the round of adaptations, see `Place`.
 
 
 class Adaptation(NamedTuple):
-  """The next adaptation.
-
-  Attributes:
-    choice: The structure.
-    num_steps: Steps that adapt, or 0 if the budget does not pay for them.
-    lacking: Gradients that must be left to afford the adaptation, or 0.
-  """
+  """The next adaptation."""
 
   choice: Choice
-  num_steps: int
+  num_steps: int  # Steps that adapt, or 0 if the budget does not pay for them.
+  # Gradients that must be left to afford the adaptation, or 0.
   lacking: float = 0.0
 
 
 def look(budget: Budget) -> int:
-  """Returns the number of steps of the first warm-up, 'look'.
-
-  Raises:
-    ValueError: If the budget is too small for any adaptation.
-  """
+  """Returns the number of steps of the first warm-up; refuses a tiny budget."""
   num_steps = budget.steps(_FIRST_STEPS, _FIRST_COST / _LARGEST_SHARE)
   if num_steps < _FEWEST_STEPS:
     raise ValueError(
@@ -156,11 +133,12 @@ def may_look_again(budget: Budget, num_steps: int) -> bool:
 
 
 def adaptation(evidence: Evidence, budget: Budget) -> Adaptation | None:
-  """Returns the next adaptation, or `None` if the chains continue to draw.
+  """Returns the next adaptation, or `None` if none is needed.
 
-  A new structure always adapts. With the same structure, chains adapt to
-  smaller steps if proposals diverge. Without divergences they adapt again only
-  in later rounds, for longer.
+  Chains adapt to a new structure. With the same structure, they adapt again if
+  proposals diverge, with a target acceptance of 0.99. Without divergences they
+  adapt again only in later rounds, for longer. If the budget does not pay for
+  the adaptation, `num_steps` of the result is 0.
   """
   choice, cost = _aim(evidence)
   if choice is evidence.before:
@@ -203,15 +181,7 @@ def _aim(evidence):
 def after_sampling(
   place: Place, converged: bool, is_far: bool, spent: float, ended_by: str
 ) -> tuple[Place, str]:
-  """Returns (place after sampling, reason why the run ended or '').
-
-  Args:
-    place: The place before sampling.
-    converged: Whether the draws passed all checks.
-    is_far: Whether the draws are far from enough, see `Verdict`.
-    spent: Gradients so far.
-    ended_by: The reason if the run has ended already, or ''.
-  """
+  """Returns (place after sampling, reason why the run ended or '')."""
   if is_far and place.lacking and not ended_by:
     thousands = -(-(spent + place.lacking) // 1000)
     ended_by = f'`max_gradients`: to adapt again takes {thousands:.0f}_000 or '
@@ -227,16 +197,11 @@ def after_sampling(
 def is_brief(
   of_draws: float, spent: float, more: float, is_in_time: bool, most: float
 ) -> bool:
-  """Returns whether draws took under half of the gradients, and may continue.
+  """Returns whether draws took under half of the gradients so far.
 
-  All checks can pass before a chain has visited rare regions, such as a far
-  tail, often enough.
-
-  Args:
-    of_draws: Gradients since the chains adapted.
-    spent: All gradients.
-    more: Gradients of the next draws.
-    is_in_time: Whether there is time for the next draws.
-    most: The budget of the run in gradients.
+  It is false if time (`is_in_time`) or the budget `most` do not allow the next
+  draws, which take `more` gradients. `of_draws` are the gradients since the
+  chains adapted, and `spent` all gradients. All checks can pass before a chain
+  has visited rare regions, such as a far tail, often enough.
   """
   return is_in_time and spent + more <= most and 2.0 * of_draws < spent

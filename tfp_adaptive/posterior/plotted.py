@@ -15,12 +15,7 @@ _COLUMNS = {
 
 
 def plotted(names, values):
-  """Returns ArviZ's `PlotCollection`, with a row for each coordinate.
-
-  Args:
-    names: Names of the coordinates, d strings.
-    values: [draws, chains, d].
-  """
+  """Returns ArviZ's `PlotCollection` of values [draws, chains, d]."""
   import arviz_base
 
   plots = optional.load('arviz_plots', 'Posterior.plot', 'plots')

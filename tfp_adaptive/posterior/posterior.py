@@ -75,15 +75,7 @@ class Posterior:
   """
 
   def __init__(self, problem, chains, report, min_ess, ended_by=''):
-    """Judges draws. `sample_posterior` calls it.
-
-    Args:
-      problem: `problem.Problem`.
-      chains: `chains.Chains` that hold the draws.
-      report: List of `Stage`.
-      min_ess: Effective draws that every coordinate must have.
-      ended_by: What ended the run before all checks passed, or ''.
-    """
+    """Judges the draws of `Chains`. `sample_posterior` calls it."""
     self._problem, self._chains = problem, chains
     if chains.num_blocks:
       # The density is recorded now, before the user's program can change it.

@@ -1,7 +1,8 @@
 """Predictive draws of a joint distribution, and log densities of its data.
 
-The functions work draw by draw. Given the unknowns of one draw, the model
-yields a distribution for each other part.
+The functions work draw by draw. In all of them, nothing is pinned in `model`, a
+`tfd.JointDistribution`. Given values and observed values are dicts of name ->
+value, and `unknowns` of name -> array [n, event...] or structure of arrays.
 """
 
 import warnings
@@ -30,17 +31,8 @@ tfd = tfp.distributions
 def simulated(model, unknowns, seed, given=None, computed=()):
   """Returns dict of name -> [n, ...]: draws of all other parts, given unknowns.
 
-  Args:
-    model: `tfd.JointDistribution`, nothing pinned.
-    unknowns: dict of name -> array [n, event...] or a structure of arrays.
-    seed: int or [2] int32.
-    given: dict of name -> value, for parts that keep their values. Names that
-      the model does not have are ignored.
-    computed: Names of parts that are functions of other parts, and not data.
-
-  Raises:
-    ValueError: If no part is left to draw, or unknowns or given values do not
-      fit the model.
+  Parts in `given` keep their values; names that the model does not have are
+  ignored. The parts `computed` are functions of other parts, and not data.
   """
   names = _checked_names(model, unknowns)
   given = {name: v for name, v in (given or {}).items() if name in names}
@@ -68,13 +60,9 @@ def simulated(model, unknowns, seed, given=None, computed=()):
 
 
 def prior_draws(model, given, num_draws, seed):
-  """Returns dict of name -> [n, ...]: draws of all parts that have no value.
+  """Returns dict of name -> [num_draws, ...]: draws of all parts not given.
 
-  Args:
-    model: `tfd.JointDistribution`, nothing pinned, without a flat part.
-    given: dict of name -> value, for parts that keep their values.
-    num_draws: n.
-    seed: int or [2] int32.
+  The model has no flat part.
   """
   names, _ = data.parts_and_events(model)
   given = _cast(model, names, given)
@@ -96,16 +84,7 @@ def fixed(model, unknowns, values, computed=()):
   """Returns dict of the values that stay fixed when data are simulated.
 
   A value is fixed if its distribution depends on no unknown, or if the
-  distribution of an unknown depends on it.
-
-  Args:
-    model: As in `simulated`.
-    unknowns: As in `simulated`.
-    values: dict of name -> value, for parts that are not unknowns.
-    computed: As in `simulated`.
-
-  Raises:
-    ValueError: If the model lacks one of the unknowns, or pins one.
+  distribution of an unknown depends on it, perhaps through `computed` parts.
   """
   if not values:
     return {}
@@ -131,13 +110,7 @@ def fixed(model, unknowns, values, computed=()):
 
 
 def depending(model, unknowns, values):
-  """Returns dict of the values whose distribution depends on an unknown.
-
-  Args:
-    model: As in `simulated`.
-    unknowns: As in `simulated`.
-    values: dict of name -> value, for parts that are not unknowns.
-  """
+  """Returns dict of the values whose distribution depends on an unknown."""
   names = _checked_names(model, unknowns)
   below = _below(_children(model, names), unknowns)
   return {name: value for name, value in values.items() if name in below}
@@ -213,13 +186,8 @@ def log_likelihood(model, unknowns, observed, of=None):
 
   There is one log density for each number that is independent of the others,
   given the unknowns. To find these numbers, `tfd.Sample` and `tfd.Independent`
-  are replaced by their inner distributions.
-
-  Args:
-    model: As in `simulated`.
-    unknowns: As in `simulated`.
-    observed: dict of name -> value, for all observed parts of the model.
-    of: Names of the data; `None`: all names of `observed`.
+  are replaced by their inner distributions. All observed parts are in
+  `observed`, and `of` names the data among them; `None` names all.
   """
   names = _checked_names(model, unknowns)
   observed = _cast(model, names, observed)
@@ -255,12 +223,7 @@ def _checked_names(model, unknowns):
 
 
 def _for_each(function, unknowns):
-  """Returns dict of the results of a function for all draws, [n, ...].
-
-  Args:
-    function: (index of a draw, dict of its unknowns) -> dict of Tensors.
-    unknowns: dict of name -> [n, event...].
-  """
+  """Returns results of `function(index, unknowns)` for all draws, [n, ...]."""
 
   @tf.function(autograph=False)
   def run(*rows):
@@ -284,12 +247,8 @@ def _for_each(function, unknowns):
 def _pointwise(law, value, num_front=0):
   """Returns log densities of all numbers that are drawn independently.
 
-  For a joint distribution inside the model, the result is a dict by part.
-
-  Args:
-    law: A distribution.
-    value: [..., batch..., event...].
-    num_front: Number of axes before those of the distribution's batch.
+  For a joint distribution inside the model, the result is a dict by part. The
+  value is [..., batch..., event...], with `num_front` axes before the batch.
   """
   if isinstance(law, tfd.JointDistribution):
     names, _ = data.parts_and_events(law)

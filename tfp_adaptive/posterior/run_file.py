@@ -65,9 +65,6 @@ class RunFile:
 
     An adaptation that was cut off keeps the budget with which it began, even if
     the present budget differs.
-
-    Raises:
-      ValueError: If the file that holds this budget is damaged.
     """
     plan, state = map(self.folder, _plan_and_state(number))
     if plan is None or not (plan.exists() and state.exists()):
@@ -88,15 +85,7 @@ class RunFile:
       archive.write(plan, archive.seal_text(planned))
 
   def identity_of_stage(self, choice, num_steps, starts):
-    """Returns values that must be equal for a call to resume an adaptation.
-
-    `run_identity` compares the values.
-
-    Args:
-      choice: `structure.Choice`.
-      num_steps: Steps that adapt.
-      starts: [chains, d].
-    """
+    """Returns what `run_identity` compares before an adaptation is resumed."""
     starts = np.asarray(starts, self._problem.dtype.as_numpy_dtype)
     density = saved.traced(self._problem, len(starts))
     points = probe.points(tf.constant(starts))
@@ -117,14 +106,7 @@ class RunFile:
     )
 
   def write(self, chains, report, place, ended_by):
-    """Writes the file from which a call with the same arguments resumes.
-
-    Args:
-      chains: `chains.Chains`.
-      report: List of `Stage`, including the unfinished stage 'sample'.
-      place: `Place`.
-      ended_by: What ended the run, or ''.
-    """
+    """Writes the file; `report` includes the unfinished stage 'sample'."""
     if self._path is None:
       return
     begin = time.monotonic()
@@ -153,11 +135,7 @@ class RunFile:
     self._next = end + max(_SECONDS, _TIMES_ITS_OWN * (end - begin))
 
   def read(self):
-    """Returns the `Kept` of an earlier call, or `None`.
-
-    Raises:
-      ValueError: If the file is damaged, or belongs to another run.
-    """
+    """Returns the `Kept` of an earlier call, or `None`; refuses other runs."""
     if self._path is None or not self._path.exists():
       return None
     header, arrays = saved.read(self._path)

@@ -58,17 +58,7 @@ class _Recorded(NamedTuple):
 
 
 def write(path, problem, chains, **others):
-  """Writes a file of chains and JSON values, whole or not at all.
-
-  Args:
-    path: The file; its folder is created.
-    problem: `problem.Problem`.
-    chains: `chains.Chains`.
-    **others: JSON values that `read` returns in its header.
-
-  Raises:
-    OSError: If the file cannot be written.
-  """
+  """Writes a file of chains and JSON values, whole or not at all."""
   density = record(problem, chains)
   counts, arrays = chains.to_saved()
   arrays['points'] = density.points
@@ -90,12 +80,7 @@ def write(path, problem, chains, **others):
 
 
 def read(path: types.Path) -> tuple[dict, dict]:
-  """Returns the header and the arrays of a file.
-
-  Raises:
-    FileNotFoundError: If there is no such file.
-    ValueError: If the file is damaged, or `write` did not make it.
-  """
+  """Returns the header and the arrays of a file that `write` made."""
   path = pathlib.Path(path)
   if not path.exists():
     raise FileNotFoundError(f'There is no file {path}.')
@@ -121,19 +106,11 @@ def read(path: types.Path) -> tuple[dict, dict]:
 def restore(
   path, header, arrays, problem, reports=progress.SILENT, may_differ=False
 ):
-  """Returns the `Chains` of a file that was read.
+  """Returns the `Chains` of a file that `read` returned, or refuses it.
 
-  Args:
-    path: Path of the file, for messages.
-    header: The header that `read` returned.
-    arrays: The arrays that `read` returned.
-    problem: The `Problem` of the same model.
-    reports: `progress.Reports`.
-    may_differ: Whether to warn instead of raise if the density is another
-      program with the same values.
-
-  Raises:
-    ValueError: If the file belongs to another model, data or version.
+  The `Problem` is that of the same model and data; messages name the path. If
+  the density is another program with the same values, this is a warning with
+  `may_differ`, and an error without.
   """
   check_names(path, header, problem)
   _check_data(path, header, problem)
@@ -220,9 +197,6 @@ def check_unchanged(problem: Problem, chains: chains_lib.Chains) -> None:
 
   The user's density is traced again, because an earlier trace keeps the old
   values of Python variables.
-
-  Raises:
-    ValueError: If the density's program, values or gradients differ.
   """
   saved = record(problem, chains)
   now = density_lib.source.__wrapped__(
@@ -279,7 +253,7 @@ def _check_density(path, saved, given, may_differ):
 
 
 def _changed_numbers(saved, given):
-  """Returns words on how two densities differ at the recorded points, or ''."""
+  """Returns how two densities differ at the recorded points, or ''."""
   found = probe.read(given.evaluate, [tf.constant(x) for x in saved.points])
   return probe.differences(saved.reading, found, 'where the chains were')
 

@@ -1,9 +1,4 @@
-"""The stages of `sample_posterior`, and how a call resumes them.
-
-`Run` keeps the report and the budget. `plan.py` decides which stage follows,
-`chains.py` runs the steps, and `run_file.py` writes the file from which a call
-resumes.
-"""
+"""The stages of `sample_posterior`, and how a call resumes them."""
 
 import contextlib
 import time
@@ -398,12 +393,7 @@ class Run:
         self._save(chains, self._stage(chains))
 
   def _is_brief(self, chains, stage):
-    """Whether draws took less than half of all gradients, see `plan.is_brief`.
-
-    Args:
-      chains: `Chains`.
-      stage: The stage 'sample' so far. It gives the seconds for a gradient.
-    """
+    """Whether draws took under half of all gradients, see `plan.is_brief`."""
     settings, more = self._settings, chains.gradients_to_go_on
     spent = self._spent + stage.num_gradients
     seconds = more * stage.seconds / max(stage.num_gradients, 1.0)

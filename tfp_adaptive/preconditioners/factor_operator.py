@@ -11,21 +11,14 @@ __all__ = ['FactorOperator']
 class FactorOperator(tf.linalg.LinearOperator):
   """An invertible C that is given by functions of rows, [n, d].
 
+  `apply`(rows, adjoint) returns C r for every row, or C^T r. `unapply` returns
+  C^-1 r, or C^-T r. `log_abs_det`() returns log |det C|, [].
+
   Tensors that the functions capture are computed when the operator is built.
   Build the operator outside of a loop to compute them once.
   """
 
   def __init__(self, event_size, dtype, apply, unapply, log_abs_det, name):
-    """Builds the operator.
-
-    Args:
-      event_size: d, Python int or [] int32.
-      dtype: Dtype of C.
-      apply: (rows, adjoint) -> C r for every row, or C^T r.
-      unapply: (rows, adjoint) -> C^-1 r for every row, or C^-T r.
-      log_abs_det: () -> log |det C|, [].
-      name: Name of the operator.
-    """
     self._event_size = event_size
     self._apply = apply
     self._unapply = unapply

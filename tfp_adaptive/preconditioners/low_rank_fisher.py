@@ -87,13 +87,8 @@ def multiply(change, columns):
 def natural_step(geometry, tangent):
   """Solves J^T J (delta, omega) = g by conjugate gradients.
 
-  Args:
-    geometry: A `Geometry` of rank r.
-    tangent: g, ([d], [d, r]).
-
-  Returns:
-    (delta, omega), [d] and [d, r]. Rotations of U, which do not change C, are
-    left out.
+  The tangent is g, ([d], [d, r]). Rotations of U, which do not change C, are
+  left out.
   """
   block = _omega_block(geometry)
 

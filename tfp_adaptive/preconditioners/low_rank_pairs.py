@@ -39,11 +39,8 @@ _LEAST_SHARE = 1e-12  # Least unexplained share of a coordinate.
 def fit(rank, states, gradients, weights):
   """Returns params (c, U), computed in double precision.
 
-  Args:
-    rank: Number of columns of U.
-    states: Positions around their mean, [n, d].
-    gradients: Gradients of the log density there, around their mean, [n, d].
-    weights: Weights of the pairs, [n], with sum one.
+  States and gradients, [n, d], are around their means. The weights [n] sum to
+  one.
   """
   dtype = states.dtype
   pairs = [tf.cast(t, tf.float64) for t in (states, gradients, weights)]

@@ -24,7 +24,8 @@ def per_part(preconditioners, init_scale=None):
     preconditioners: One `interfaces.Preconditioner` per part. An `init_scale`
       of a block multiplies the common first scale.
     init_scale: Common first scale: a positive float or a function of the event
-      size. By default the adaptation finds one, unless all blocks have theirs.
+      size. By default the adaptation finds one. If all blocks have an
+      `init_scale`, the default is 1.
 
   Returns:
     An `interfaces.Preconditioner` whose `init` takes the list of the sizes of

@@ -25,27 +25,17 @@ _NUM_ITERATIONS = 3  # Power iterations, for a lower bound of the norm.
 def row_shrink(stretch, shear_square):
   """Returns the factor that bounds a row's relative change by 1/2.
 
-  Args:
-    stretch: e of every row.
-    shear_square: g^T V g of every row.
+  `stretch` is e and `shear_square` is g^T V g of every row.
   """
   return _shrink(tf.sqrt(stretch**2 + shear_square))
 
 
 def global_shrink(push, pull, event_size, dtype):
-  """Returns the factor that bounds the spectral norm of E by 1/2.
+  """Returns the factor, at most 1, that bounds the spectral norm of E by 1/2.
 
-  E is the relative change of C. On a long path, the norm of E may be large even
-  if every row of E is bounded.
-
-  Args:
-    push: (rows [1, d]) -> E r.
-    pull: (rows [1, d]) -> E^T r.
-    event_size: d.
-    dtype: Dtype of the rows.
-
-  Returns:
-    [], at most 1; 0 if E is not finite.
+  E is the relative change of C; `push` and `pull` map rows [1, d] by E and E^T.
+  On a long path, the norm of E may be large even if every row of E is bounded.
+  If E is not finite, the factor is 0.
   """
   # The start must not be orthogonal to the leading direction.
   row = tf.cast(1 + tf.range(event_size) % 7, dtype)[tf.newaxis]

@@ -179,9 +179,7 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
   def is_inside(self, state, results):
     """Returns whether chains are in the region of the last fit, [chains...].
 
-    Args:
-      state: States of the chains, in this kernel's own space.
-      results: Results of this kernel.
+    `state` is in this kernel's own space.
     """
     params = stack.proposal_results(results).surrogate_params
     return self.surrogate.is_inside(params, self._flat_state(state, results))

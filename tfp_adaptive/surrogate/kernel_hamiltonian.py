@@ -78,9 +78,9 @@ def kernel_hamiltonian(
       `tfpa.surrogates.kernel_exponential_family_finite()` by default.
     preconditioner: Structure of the momentum scale, or a list with one for
       each part of the state; dense by default.
-    num_leapfrog_steps: L, or a pair (fewest, most) to draw from every step. By
-      default a step takes as many as `trajectory_length` needs, because
-      leapfrog steps do not call the target.
+    num_leapfrog_steps: L, or a pair (fewest, most), from which every step
+      draws L. By default a step takes as many as `trajectory_length` needs,
+      because leapfrog steps do not call the target.
     step_size: First step size, in units of the momentum scale. Every fit sets
       the largest step size with which trajectories keep the surrogate's energy.
       If `num_leapfrog_steps` is given, dual averaging adapts the step size
@@ -98,8 +98,9 @@ def kernel_hamiltonian(
       regions that the surrogate has not seen. If the share is not 0 and
       `num_leapfrog_steps` is not given, all steps are random-walk steps until
       the first fit, and at least half of the steps until the last fit. After
-      the last fit the share rises if random-walk steps have larger jumps, as
-      they may with one chain or in many dimensions.
+      the last fit, the mean jumps of both kinds of steps set the share, between
+      `walk_share` and 0.9. Random-walk steps may have the larger jumps with one
+      chain or in many dimensions.
     trajectory_length: Longest trajectory, in units of the momentum scale, if
       `num_leapfrog_steps` is not given. Every step draws a length from a third
       of this value up to this value. On a Gaussian, 3.1 is half a period.
@@ -189,9 +190,9 @@ class UncalibratedSurrogateHamiltonian(
 ):
   """Follows the surrogate's trajectory; calls the target once, at its end.
 
-  Put `MetropolisHastings` around this kernel, and around both an adaptation
-  that learns the surrogate. A leapfrog step costs two products with C per chain
-  and one score of the surrogate.
+  Put `MetropolisHastings` around this kernel, and then an adaptation that
+  learns the surrogate around the two. A leapfrog step costs two products with C
+  per chain and one score of the surrogate.
   """
 
   def __init__(
@@ -307,7 +308,6 @@ class UncalibratedSurrogateHamiltonian(
     )
 
   def cost(self, adapting):
-    """Returns the cost of one step of one chain."""
     del adapting
     return interfaces.Cost(target=1)
 
@@ -413,7 +413,6 @@ class UncalibratedSurrogateHamiltonian(
 
 
 def _has_walked(results):
-  """Returns whether a step was a random-walk step, [] bool."""
   results = stack.metropolis_hastings_results(results)
   return results.proposed_results.trajectory.has_walked
 

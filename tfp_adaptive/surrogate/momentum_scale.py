@@ -21,12 +21,7 @@ _NUM_STEPS = 60  # A step changes a direction by at most a factor of two.
 def fit(preconditioner, params, points, weights, scores=None):
   """Returns params of C, or the given ones if the fit is not finite.
 
-  Args:
-    preconditioner: `interfaces.Preconditioner`.
-    params: Params to start from.
-    points: Draws, [n, d].
-    weights: [n], with sum one.
-    scores: [n, d], or None.
+  `points` are draws, [n, d], and `weights`, [n], sum to one.
   """
   draws = (points, weights) if scores is None else (points, weights, scores)
   sharpness = control_flow.in_stage(_sharpness, *draws)

@@ -49,15 +49,9 @@ class FollowsSurrogate:
 
 
 def follow(score, factor, x, velocity, step_size, num_steps):
-  """Returns the end of the trajectory and the velocity there.
+  """Returns the end of a trajectory of `num_steps` and the velocity there.
 
-  Args:
-    score: (x) -> grad f, [chains..., d].
-    factor: `interfaces.ScaleFactor`: C.
-    x: Start, [chains..., d].
-    velocity: v at the start, [chains..., d].
-    step_size: h, [] or [chains..., 1].
-    num_steps: L, [] int32.
+  `score` is grad f. Rows are [chains..., d], and h is [] or [chains..., 1].
   """
 
   def kick(x):
@@ -78,12 +72,7 @@ def follow(score, factor, x, velocity, step_size, num_steps):
 
 
 def steps_of_length(length, step_size):
-  """Returns L = length / mean h, rounded, from 1 to 64, [] int32.
-
-  Args:
-    length: [], in units of C.
-    step_size: h, [] or [chains..., 1].
-  """
+  """Returns L = length / mean h, rounded, from 1 to 64, [] int32."""
   ratio = length / tf.reduce_mean(step_size)
   return tf.cast(tf.round(tf.clip_by_value(ratio, 1.0, _MOST_STEPS)), tf.int32)
 
@@ -95,16 +84,7 @@ def fit_step_size(
 
   h is the first trial for which the mean of min(1, exp(r)) reaches
   `accept_prob`, or the last trial. r is the log ratio if the surrogate were the
-  target.
-
-  Args:
-    surrogate: `interfaces.Surrogate`.
-    params: Params of the surrogate.
-    factor: `interfaces.ScaleFactor`: C.
-    points: Starts, [n, d].
-    noise: Velocities at the starts, [n, d].
-    length: Length of the trajectories, [].
-    accept_prob: Wanted mean acceptance, [].
+  target. Trajectories start at `points` with velocities `noise`, [n, d].
   """
   start = surrogate.log_prob(params, points)
 

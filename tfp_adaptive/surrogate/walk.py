@@ -65,14 +65,7 @@ class Walk(
 
 
 def start(share, step_size, noise, factor_params):
-  """Returns the first `Walk`.
-
-  Args:
-    share: Float.
-    step_size: Float, or `None` for 2.38 / sqrt(d).
-    noise: [chains..., d], of the dtype of the state.
-    factor_params: Params of the first C.
-  """
+  """Returns the first `Walk`; by default s is 2.38 / sqrt(d)."""
   if step_size is None:
     size = tf.cast(state_parts.event_size(noise), noise.dtype)
     step_size = _SCALE / tf.sqrt(size)
@@ -93,13 +86,7 @@ def propose(walk, preconditioner, x, noise):
 
 
 def adapt(walk, accept_prob, step):
-  """Returns the `Walk` with s adapted after a random-walk step.
-
-  Args:
-    walk: `Walk`.
-    accept_prob: Acceptance of the step, mean over chains, [].
-    step: Number of the step, [] int32.
-  """
+  """Returns the `Walk` with s adapted after a random-walk step."""
   step = tf.cast(step, accept_prob.dtype)
   rate = _RATE * (step + _DELAY) ** -_DECAY
   change = step_sizes.change(accept_prob, _ACCEPT_PROB, rate)
@@ -123,14 +110,7 @@ def fit(walk, preconditioner, points, weights):
 
 
 def earn(walk, has_walked, displacement, log_accept_ratio):
-  """Returns the `Walk` with the jump of a step added to its means.
-
-  Args:
-    walk: `Walk`.
-    has_walked: Whether the step was a random-walk step, [] bool.
-    displacement: y - x, [chains..., d].
-    log_accept_ratio: [chains...].
-  """
+  """Returns the `Walk` with the jump of a step, y - x, added to its means."""
   accept_prob = tf.exp(tf.minimum(log_accept_ratio, 0.0))
   jump = accept_prob * tf.reduce_sum(displacement**2 / walk.variances, axis=-1)
   earned = tf.reduce_mean(tf.where(tf.math.is_finite(jump), jump, 0.0))

@@ -83,12 +83,7 @@ def expand(values, like):
 
 
 def at(inverse_temperatures, densities):
-  """Returns log densities and gradients of all replicas.
-
-  Args:
-    inverse_temperatures: b, [num_replicas].
-    densities: `Densities`.
-  """
+  """Returns log densities and gradients of all replicas at their b."""
 
   def total(target, reference):
     b = expand(inverse_temperatures, target)
@@ -120,18 +115,10 @@ def ratio_of(densities):
 def exchange(step, inverse_temperatures, carried, log_ratio, seed):
   """Exchanges the even or the odd pairs of neighbors, by the parity of `step`.
 
-  Args:
-    step: Number of the exchange, [] int32.
-    inverse_temperatures: b, [num_replicas].
-    carried: Structure of Tensors that move with a state, [num_replicas,
-      chains..., ...].
-    log_ratio: l at the states, [num_replicas, chains...].
-    seed: [2] int32.
-
-  Returns:
-    `carried` after the exchange, and two values for each pair of neighbors,
-    [num_replicas - 1]: the share of rejections, and 1. Both are 0 for pairs
-    that did not try.
+  Returns `carried`, Tensors [num_replicas, chains..., ...] that move with a
+  state, after the exchange. It also returns two values for each pair of
+  neighbors, [num_replicas - 1]: the share of rejections, and 1. Both are 0 for
+  pairs that did not try. `log_ratio` is l at the states.
   """
   num_replicas = inverse_temperatures.shape[0]
   propose = tfp.mcmc.even_odd_swap_proposal_fn(1.0)
@@ -168,12 +155,7 @@ def names(log_ratio):
 
 
 def moved(named, carried):
-  """Returns `carried` in the order into which exchanges have put the states.
-
-  Args:
-    named: Number of the state that is now there, [num_replicas, chains...].
-    carried: Structure of [num_replicas, chains..., ...].
-  """
+  """Returns `carried` in the order of `named`, the numbers of the states."""
   rank = ps.rank(named)
   flat = tf.reshape(named, [-1])
 

@@ -6,10 +6,10 @@ The replicas, each with some chains, have the densities
 
 By default p_ref = 1, which gives powers of the target. Every replica takes a
 step of its own sampler. The factor, step size and number of leapfrog steps are
-learned from all chains of the replica. If the reference can be sampled, the
-last replica is a new draw in every step. Then neighbors exchange states
-(`exchange`). After rounds of doubling length the temperatures change so that
-all exchanges are rejected equally often (`temperatures`).
+learned from all chains of the replica. If the last b is 0 and the reference is
+a distribution, the last replica is a new draw in every step. Then neighbors
+exchange states (`exchange`). After rounds of doubling length the temperatures
+change so that all exchanges are rejected equally often (`temperatures`).
 
 Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
 parallel tempering, https://arxiv.org/abs/1905.02939.
@@ -62,26 +62,28 @@ def replica_exchange(
   """Builds replica exchange whose samplers and temperatures are learned.
 
   Use it for targets with several modes. The last replicas move between modes,
-  and exchanges carry their states to the first replica, the target. It needs
-  about 2 Lambda + 1 replicas, where Lambda is `barrier` of the results. With
-  the prior as reference, the last replica draws from the prior alone. Without a
-  reference it samples the power 0.01 of the target, which must have a finite
+  and exchanges carry their states to the first replica, the target. About
+  2 Lambda + 1 replicas are needed, where Lambda is `barrier` of the results.
+  With the prior as reference, the last replica samples the prior alone. Without
+  a reference it samples the power 0.01 of the target, which must have a finite
   integral.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as
       TFP calls it; returns [chains...].
     num_adaptation_steps: Steps that adapt; after them the kernel is fixed.
-    num_replicas: K, at least 2; a step costs K steps of the sampler.
+    num_replicas: K, at least 2; a step costs K steps of the sampler, or K - 1
+      steps and a gradient if the last replica is drawn.
     kernel_fn: Builder of the sampler of a replica, called as
       `kernel_fn(log_prob_fn, num_adaptation_steps=n)`;
       `fisher_divergence_hamiltonian` by default. Give its other arguments by
       `functools.partial`.
     reference: p_ref, a prior or another density that is easy to sample: a
       `tfd.Distribution` of the state, or a log density up to a constant, called
-      like the target. A distribution gives independent draws in the last
-      replica, at one gradient each. At states where p_ref is zero and the
-      target is not, the first replica makes no exchanges.
+      like the target. With a distribution and `min_inverse_temperature` 0, the
+      last replica has independent draws, at one gradient of the target each. At
+      states where p_ref is zero and the target is not, the first replica makes
+      no exchanges.
     min_inverse_temperature: The last inverse temperature, in (0, 1), or 0 with
       a reference; by default 0 with a reference, else 0.01.
     name: Prefix of op names.
@@ -124,9 +126,9 @@ class ReplicaExchange(kernel_base.Kernel):
   """Steps every replica, exchanges neighbors, adapts the temperatures.
 
   Results are `ReplicaExchangeResults`. A step costs one step of each replica's
-  sampler, and then one gradient of the reference for each replica, which
-  `cost_at` does not count. A replica at b = 0 adds a gradient of the target. It
-  makes no step if it draws from the reference.
+  sampler. If there is a reference, it also costs one gradient of the reference
+  for each replica, which `cost_at` does not count. A replica at b = 0 adds a
+  gradient of the target. It makes no step if it draws from the reference.
   """
 
   is_calibrated = True
@@ -141,22 +143,12 @@ class ReplicaExchange(kernel_base.Kernel):
     learned=None,
     name=None,
   ):
-    """Builds the kernel; no Tensor is created here.
+    """Builds the kernel; `replica_exchange` describes most arguments.
 
-    Args:
-      target_log_prob_fn: As in TFP.
-      make_kernel_fn: Function of a log density; returns a calibrated kernel of
-        this library, the sampler of a replica.
-      inverse_temperatures: First b, decreasing from 1, [num_replicas].
-      num_adaptation_steps: Steps that adapt; temperatures change in the first
-        half of these steps.
-      reference: `tfd.Distribution`, log density, or `None`.
-      learned: Learned values to start with, from `replicas.learned`, or `None`.
-      name: Prefix of op names.
-
-    Raises:
-      TypeError: If a function is not callable.
-      ValueError: If the temperatures or the sampler are not suitable.
+    `make_kernel_fn` is a function of a log density that returns the sampler of
+    a replica, a calibrated kernel of this library. The first inverse
+    temperatures decrease from 1, and change in the first half of the adapting
+    steps. `learned` are values of `replicas.learned` to start with, or `None`.
     """
     replicas.check_callable(target_log_prob_fn, 'target_log_prob_fn')
     if reference is not None:
@@ -201,12 +193,7 @@ class ReplicaExchange(kernel_base.Kernel):
     return total
 
   def replica(self, results, index):
-    """Returns the kernel of a replica at its temperature, and its results.
-
-    Args:
-      results: `ReplicaExchangeResults`, or `None` for the first temperatures.
-      index: Index of the replica, 0 for the target.
-    """
+    """Returns the kernel of a replica at its temperature, and its results."""
     if results is None:
       return self._kernel_at(self._parameters['inverse_temperatures'][index]), (
         None
@@ -312,10 +299,7 @@ class ReplicaExchange(kernel_base.Kernel):
       return tf.nest.map_structure(lambda x: x[0], states), results
 
   def _step_all(self, states, previous, seeds):
-    """Steps every replica.
-
-    If the reference can be sampled, the last replica is drawn from it instead.
-    """
+    """Steps `num_stepped` replicas; draws the last one if it takes no step."""
     given = states, previous.replica_results
     count = self.num_stepped
     stepped = replicas.step_each(
@@ -338,7 +322,6 @@ class ReplicaExchange(kernel_base.Kernel):
     return replicas.joined(stepped, last)
 
   def _step_one(self, state, results, inverse_temperature, seed):
-    """Steps one replica."""
     state, results = self._kernel_at(inverse_temperature).one_step(
       state, results, seed=seed
     )
@@ -357,7 +340,8 @@ class ReplicaExchange(kernel_base.Kernel):
     is_at_reference = inverse_temperature == 0.0
     if not tf.is_tensor(is_at_reference):
       return evaluated() if is_at_reference else divided()
-    # If the reference is drawn from, no sampler steps at b = 0.
+    # No sampler steps at b = 0 if no replica is there, or if that replica is
+    # drawn from the reference.
     if not self._reaches_reference or self.num_stepped < self.num_replicas:
       return divided()
     return tf.cond(is_at_reference, evaluated, divided)

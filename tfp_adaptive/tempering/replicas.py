@@ -59,13 +59,7 @@ def is_law(reference):
 
 
 def tempered(target_log_prob_fn, reference_log_prob_fn, inverse_temperature):
-  """Returns b log pi + (1 - b) log p_ref as a log density.
-
-  Args:
-    target_log_prob_fn: log pi.
-    reference_log_prob_fn: log p_ref; `None` for zero.
-    inverse_temperature: b, float or [].
-  """
+  """Returns the log density b log pi + (1 - b) log p_ref of a replica."""
 
   @functools.wraps(target_log_prob_fn)
   def log_prob(*parts, **named):
@@ -102,14 +96,8 @@ def _called(function, has_gradient, parts, named):
 def densities(reference_log_prob_fn, inverse_temperature, state, results):
   """Returns `exchange.Densities` of one replica, without its leading axis.
 
-  The results have b log pi + (1 - b) log p_ref. log p_ref is evaluated again,
-  and log pi is computed from these two values.
-
-  Args:
-    reference_log_prob_fn: log p_ref, or `None`.
-    inverse_temperature: b > 0, [].
-    state: State of the replica, [chains..., event...].
-    results: Results of the replica's kernel at `state`.
+  The results have b log pi + (1 - b) log p_ref, with b > 0. log p_ref is
+  evaluated again, and log pi is computed from these two values.
   """
   log_prob = stack.target_log_prob(results)
   grads = stack.gradients(results)
@@ -132,14 +120,7 @@ def densities(reference_log_prob_fn, inverse_temperature, state, results):
 
 
 def evaluated(target_log_prob_fn, reference_log_prob_fn, state, grads):
-  """Returns `exchange.Densities` of one replica from both functions.
-
-  Args:
-    target_log_prob_fn: log pi.
-    reference_log_prob_fn: log p_ref.
-    state: State of the replica, [chains..., event...].
-    grads: `[]` if no gradient is needed.
-  """
+  """Returns `exchange.Densities` of one replica by calls of both functions."""
   return exchange.Densities(
     *_evaluate(target_log_prob_fn, state, grads),
     *_evaluate(reference_log_prob_fn, state, grads),
@@ -153,14 +134,7 @@ def _evaluate(function, state, grads):
 
 
 def drawn(law, like, num_chains, seed):
-  """Returns draws of a distribution in the structure of a state.
-
-  Args:
-    law: `tfd.Distribution`.
-    like: State [chains..., event...] of the replica.
-    num_chains: Shape of the chains.
-    seed: [2] int32.
-  """
+  """Returns draws [*num_chains] in the structure and dtypes of `like`."""
   draws = law.sample(num_chains, seed=seed)
   if isinstance(like, dict):
     draws = structures.as_dict(draws)
@@ -193,13 +167,9 @@ def step_each(step, given, like):
   """Returns the results of `step` for every replica, with a leading axis.
 
   Replicas step one after the other in a loop that is compiled once. Each
-  replica may have its own number of leapfrog steps.
-
-  Args:
-    step: Function of (state, results, b, seed) of one replica; returns state,
-      results, densities.
-    given: Arguments for all replicas, with a leading axis.
-    like: The densities before the step.
+  replica may have its own number of leapfrog steps. `step` is a function of
+  (state, results, b, seed) of one replica, and returns state, results,
+  densities. `given` has its arguments for all replicas, with a leading axis.
   """
   states, results, *_ = given
   signature = tf.nest.map_structure(
@@ -228,12 +198,7 @@ def learned(results):
 
 
 def with_learned(results, values):
-  """Returns results with learned values and with the adaptation ended.
-
-  Args:
-    results: Results of new samplers.
-    values: Values from `learned`, or `None` for unchanged results.
-  """
+  """Returns results with the values of `learned`, and the adaptation ended."""
   if values is None:
     return results
 

@@ -25,26 +25,13 @@ _SHORTEST_ROUND = 25  # In steps.
 
 
 def first(num_replicas, least):
-  """Returns the first inverse temperatures, float64 [num_replicas].
-
-  Args:
-    num_replicas: At least 2.
-    least: The last inverse temperature, in [0, 1).
-  """
+  """Returns the first inverse temperatures, from 1 to `least`, float64."""
   place = np.arange(num_replicas) / (num_replicas - 1.0)
   return least**place if least > 0.0 else (1.0 - place) ** _POWER
 
 
 def equalize(inverse_temperatures, rejection_rates):
-  """Returns inverse temperatures at equal steps of the barrier.
-
-  Args:
-    inverse_temperatures: 1 = b_0 > ... > b_(K-1) >= 0, [K].
-    rejection_rates: Rejection rates between neighbors, [K - 1].
-
-  Returns:
-    [K], with the same ends.
-  """
+  """Returns inverse temperatures at equal steps of the barrier, [K]."""
   old = inverse_temperatures
   rates = tf.maximum(rejection_rates, _LEAST_RATE)
   barrier = tf.cumsum(rates)

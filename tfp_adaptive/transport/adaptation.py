@@ -126,7 +126,6 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     return super().bootstrap_results(init_state)
 
   def _start(self, params, state, inner):
-    """Returns an empty history."""
     del params
     rows = self._pairs(state, inner)
     zero = tf.zeros([], rows.dtype)
@@ -152,7 +151,6 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     return tf.where(is_finite, rows, float('nan'))  # Histories skip NaN.
 
   def _learn(self, params, statistics, gradients, next_state, inner):
-    """Adds the pairs of this step."""
     del gradients
     seed = self._mh_results(inner).proposed_results.seed
     history = history_lib.add(

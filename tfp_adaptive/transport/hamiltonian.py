@@ -62,11 +62,13 @@ def transport_adaptive_hamiltonian(
   """Builds HMC in the coordinates of a map f that is learned.
 
   A transport with a `fit`, such as `transports.conditional_gaussian()`, is
-  fitted to pairs of states and gradients by the least Fisher divergence. Each
-  step then draws its number of leapfrog steps. `tfpa.sample` makes the fits
-  between blocks of steps. In `tfp.mcmc.sample_chain`, which makes no fits, the
-  kernel raises an error; use `tfpa.frozen(kernel, results)`. Other transports
-  are learned by gradient, from trajectories of one length.
+  fitted to pairs of states and gradients by the least Fisher divergence. By
+  default each step then draws its number of leapfrog steps from a range that is
+  learned. `tfpa.sample` makes the fits between blocks of steps. In
+  `tfp.mcmc.sample_chain`, which makes no fits, the kernel raises an error. Run
+  `tfpa.sample` first, and pass `tfpa.frozen(kernel, run.final_kernel_results)`
+  to `sample_chain`, where `run` is the result. Other transports are learned by
+  gradient, from trajectories of one length.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable (twice for
@@ -182,7 +184,7 @@ class UncalibratedTransportedHamiltonian(
     experimental_shard_axis_names=None,
     name=None,
   ):
-    """Builds the kernel; see the base class for the shared arguments.
+    """Builds the kernel; no Tensor is created here.
 
     Args:
       target_log_prob_fn: As in TFP.
@@ -409,7 +411,8 @@ _HAMILTONIANS = (
 def _keep_finite(proposed, log_accept_ratio):
   """Returns which chains did not diverge, the trajectory and the noise.
 
-  A chain that diverged is replayed as a chain at rest in a flat target.
+  A chain that diverged is replayed with zero noise and zero gradients of the
+  target.
   """
   path = proposed.trajectory
   is_finite = tf.math.is_finite(log_accept_ratio)

@@ -33,20 +33,12 @@ class Point(collections.namedtuple('Point', ['position', 'gradient'])):
 def estimate(
   bijector_fn, hessian_product, point, kappa, step_size, probe, *drawn
 ):
-  """Estimates log det(I + D) at a point.
+  """Returns a `log_det.LogDetEstimate` of log det(I + D) at a `Point`.
 
-  Args:
-    bijector_fn: Function () -> a new bijector f.
-    hessian_product: (w, sizes) -> H w, from `linear/hessian_product`.
-    point: `Point`.
-    kappa: [] Tensor.
-    step_size: s, [] or [chains..., 1].
-    probe: Rademacher draws.
-    *drawn: N and its series, as in `log_det.estimate`.
-
-  Returns:
-    A `log_det.LogDetEstimate`. Its `hessian_*` fields are two products of a
-    row, joined to [chains..., 2 d]: with K and with H Df.
+  Its `hessian_*` fields are two products of a row, joined to [chains..., 2 d]:
+  with K and with H Df. `bijector_fn` builds a new bijector f at every call.
+  `hessian_product` is (w, sizes) -> H w, and `step_size` is s, [] or
+  [chains..., 1]. `drawn` are N and its series.
   """
   event_size = probe.shape[-1]
   z = bijector_fn().inverse(point.position)

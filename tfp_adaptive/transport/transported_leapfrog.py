@@ -80,21 +80,12 @@ def run(
   num_steps,
   num_kept,
 ):
-  """Makes `num_steps` steps from q, by calls of the target.
+  """Makes `num_steps` steps from q, `start`; returns `End` and `Trajectory`.
 
-  Args:
-    bijector_fn: Function () -> a new bijector f.
-    value_and_gradient: Function of q [chains..., d] to log density and
-      gradient.
-    start: q.
-    gradient: Gradient of the log target at `start`.
-    noise: First velocity v.
-    step_size: s.
-    num_steps: L, [] int32 or int.
-    num_kept: Number of gradients that a replay needs: L, or 0 without a replay.
-
-  Returns:
-    An `End` and the `Trajectory`.
+  `bijector_fn` builds a new bijector f at every call. `value_and_gradient` is a
+  function of q. `gradient` is the gradient of the log target at `start`, and
+  `noise` the first velocity v. `num_kept` is the number of gradients that a
+  replay needs: L, or 0 without a replay.
   """
   z, velocity, log_det_start = _start(
     bijector_fn, start, gradient, noise, step_size

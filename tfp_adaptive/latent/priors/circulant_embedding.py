@@ -26,21 +26,13 @@ _MAX_RATIO = 8
 
 
 def choose(lag_fn, grid_shape, tolerance, torus_shape=None):
-  """Returns the covariance by lag on the smallest torus within the tolerance.
+  """Returns c on the smallest torus within the tolerance, [..., m1, m2].
 
-  Args:
-    lag_fn: (lags) -> covariance [..., *shape], an array of a floating dtype.
-      `lags` are in cells, one integer array of that shape for every axis.
-    grid_shape: (n1, n2), ints.
-    tolerance: Allowed error of the covariance on the grid, relative to the
-      variance.
-    torus_shape: (m1, m2) to use; by default it is found here.
-
-  Returns:
-    c, [..., m1, m2] float64, with eigenvalues that are not negative.
-
-  Raises:
-    ValueError: If no torus that was tried is within the tolerance.
+  `lag_fn` is a function from lags in cells, an integer array [*shape] for each
+  axis, to covariances [..., *shape] of a floating dtype. `tolerance` is the
+  allowed error of the covariance on the grid, relative to the variance. Only
+  `torus_shape` is tried if it is given. c is float64, and no eigenvalue of c is
+  negative.
   """
   wanted = lag_fn(_grid_lags(grid_shape))
   variance = _variance(wanted, grid_shape)

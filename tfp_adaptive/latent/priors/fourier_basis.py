@@ -23,12 +23,7 @@ __all__ = ['backward', 'eigenvalues', 'forward']
 
 
 def forward(x, shape):
-  """Returns the coordinates U^T x of rows x.
-
-  Args:
-    x: Fields as rows, [..., n1 * n2].
-    shape: (n1, n2), ints.
-  """
+  """Returns the coordinates U^T x of rows x, [..., n1 * n2]."""
   half = tf.signal.rfft2d(_with_event(x, shape))
   real, imag = tf.math.real(half), tf.math.imag(half)
   hartley, _ = _columns(real - imag, shape)
@@ -66,9 +61,7 @@ def backward(s, shape):
 def eigenvalues(lag_covariance):
   """Returns gamma, [..., n1 * n2], in the order of the coordinates.
 
-  Args:
-    lag_covariance: Covariance of x[0, 0] and x[i, j] on the torus,
-      [..., n1, n2].
+  `lag_covariance` is the covariance of x[0, 0] and x[i, j], [..., n1, n2].
   """
   shape = tuple(lag_covariance.shape[-2:])
   spectrum = tf.math.real(tf.signal.rfft2d(lag_covariance))

@@ -20,15 +20,7 @@ __all__ = [
 
 
 def centered(name, event_shape, params, covariance, smoother):
-  """Returns the `interfaces.GaussianPrior` with the coordinates x - mean.
-
-  Args:
-    name: Name of the structure.
-    event_shape: Shape of the state, ints.
-    params: Structure of Tensors with the field `mean`.
-    covariance: As in `interfaces.GaussianPrior`.
-    smoother: As in `interfaces.GaussianPrior`.
-  """
+  """Returns the prior with coordinates x - mean, for params with a `mean`."""
   return interfaces.GaussianPrior(
     name=name,
     event_shape=tuple(event_shape),
@@ -86,16 +78,10 @@ def mean(value, dtype, size):
 
 
 def field_mean(value, dtype, shape, padded_shape=None):
-  """Returns the mean of a field as a Tensor that broadcasts to its rows.
+  """Returns the mean of a field, [] or [chains..., 1 or product of the shape].
 
-  Args:
-    value: A number or [chains..., *shape], trailing dimensions may be 1.
-    dtype: Dtype of the field.
-    shape: Shape of the field, ints.
-    padded_shape: Shape of the field with a margin, where the mean is 0.
-
-  Returns:
-    [] or [chains..., 1 or product of the padded shape].
+  `value` is a number or [chains..., *shape], where trailing dimensions may be
+  1. With `padded_shape`, the field has a margin where the mean is 0.
   """
   value = tf.convert_to_tensor(value, dtype=dtype)
   if not value.shape.rank:
@@ -124,14 +110,8 @@ def per_chain(mean, chain_shape):
   """Returns the mean with the chain dimensions of the other params.
 
   If a prior depends on hyperparameters, its params are selected by chain. Then
-  all params must have chain dimensions.
-
-  Args:
-    mean: [], [d] or [chains..., d or 1].
-    chain_shape: `tf.TensorShape`, [] for a prior shared by all chains.
-
-  Returns:
-    The mean, [chains..., d or 1], or unchanged.
+  all params must have chain dimensions. The given mean, [], [d] or
+  [chains..., d or 1], is unchanged if `chain_shape` is [].
   """
   if not chain_shape.rank or mean.shape.rank > chain_shape.rank:
     return mean
@@ -142,10 +122,7 @@ def per_chain(mean, chain_shape):
 def rows_times(rows, matrix, transpose=False):
   """Returns v^T M for rows v, or v^T M^T; one M, or one for every chain.
 
-  Args:
-    rows: [..., chains..., d].
-    matrix: M, [d, d] or [chains..., d, d].
-    transpose: Whether to multiply by M^T.
+  Rows are [..., chains..., d], and M is [d, d] or [chains..., d, d].
   """
   if matrix.shape.rank > 2:
     return tf.linalg.matvec(matrix, rows, transpose_a=not transpose)

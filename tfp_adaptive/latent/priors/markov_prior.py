@@ -45,15 +45,8 @@ class MarkovParams(NamedTuple):
 def build(name, bands, mean, advice, event_shape=None):
   """Returns the `interfaces.GaussianPrior` of a banded precision.
 
-  Args:
-    name: Name of the structure.
-    bands: Tuple of the diagonals of P, each [chains..., d - k].
-    mean: Tensor that broadcasts to [chains..., d].
-    advice: What to do if P is not positive definite, for the message.
-    event_shape: Shape of the state, [d] by default.
-
-  Raises:
-    ValueError: If P is known not to be positive definite.
+  `bands` are the diagonals of P, [chains..., d - k] each, and `mean` broadcasts
+  to [chains..., d]. `advice` is for the message if P is not positive definite.
   """
   factor = cholesky.factorize(bands)
   _check_positive(factor, advice)
@@ -120,10 +113,8 @@ def smoother(params, variance):
 def noisy_factors(bands, variance, curvature=0.0):
   """Returns the factors of M = t (P + diag(c)) + I and of M + I.
 
-  Args:
-    bands: Tuple of the diagonals of P, each [chains..., d - k].
-    variance: t, [].
-    curvature: c, [] or [chains..., d].
+  `bands` are the diagonals of P, [chains..., d - k] each, `variance` is t, [],
+  and `curvature` is c, [] or [chains..., d].
   """
   diag = 1.0 + variance * (bands[0] + curvature)
   rest = [variance * band for band in bands[1:]]
@@ -150,15 +141,9 @@ def noisy_factors(bands, variance, curvature=0.0):
 def conditional_bands(coefficients, precisions):
   """Returns P of x_i = sum_k a_k x_{i-k} + noise, as A^T diag(precisions) A.
 
-  Row i of A is 1 at i and -a_k at i - k.
-
-  Args:
-    coefficients: a_1, ..., a_p for every i, a list of [chains..., d]; 0 where
-      i - k is before the start.
-    precisions: Precisions of the noise, [chains..., d].
-
-  Returns:
-    Tuple of the diagonals, each [chains..., d - k].
+  Row i of A is 1 at i and -a_k at i - k. `coefficients` are a_1, ..., a_p for
+  every i, [chains..., d] each, with 0 where i - k is before the start.
+  `precisions` are those of the noise, [chains..., d]. Returns the diagonals.
   """
   order = len(coefficients)
   lags = [tf.ones_like(precisions), *(-a for a in coefficients)]

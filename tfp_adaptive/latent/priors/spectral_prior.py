@@ -39,21 +39,12 @@ def build(
 ):
   """Returns the `interfaces.GaussianPrior` of a basis.
 
-  Args:
-    name: Name of the structure.
-    event_shape: Shape of the state, ints.
-    params: `SpectralParams`; negative eigenvalues are taken as rounding.
-    forward: (basis, x) -> U^T x, rows [chains..., d].
-    backward: (basis, s) -> U s.
-    adjoint: (basis, g) -> adjoint of `backward`; by default `forward`, for an
-      orthogonal U.
-    rounding: Rounding of eigenvalues, relative to the largest one; by default
-      the rounding of a dense decomposition.
-    log_volume: (basis) -> log |det dx / ds|, [] or [chains...]; by default 0,
-      for an orthogonal U.
-
-  Returns:
-    An `interfaces.GaussianPrior`.
+  `forward` is (basis, x) -> U^T x, and `backward` is (basis, s) -> U s, for
+  rows [chains..., d]. If U is not orthogonal, `adjoint` is (basis, g) ->
+  adjoint of `backward`, and `log_volume` is (basis) -> log |det dx / ds|, [] or
+  [chains...]. `rounding` is that of eigenvalues relative to the largest one, by
+  default that of a dense decomposition. Negative eigenvalues are taken as
+  rounding.
   """
   params = params._replace(
     mean=gaussian_prior.per_chain(params.mean, params.eigenvalues.shape[:-1]),

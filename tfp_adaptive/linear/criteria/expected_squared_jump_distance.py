@@ -104,7 +104,6 @@ def jump_distance(transition):
 
 
 def _init(problem):
-  """Returns the state before the first step."""
   return JumpDistanceState(
     moving_distance=tf.ones([], problem.dtype),
     is_first=tf.constant(True),
@@ -127,7 +126,6 @@ def scale_of(state, distance, is_finite):
 
 
 def _update(state, transition, slopes, problem):
-  """Moves the mean of the jump distance."""
   del slopes, problem
   distance = tf.where(transition.is_finite, jump_distance(transition), 0.0)
   mean = tf.reduce_mean(distance)

@@ -286,13 +286,7 @@ class _Measure(NamedTuple):
 
 
 def default_rule(optimizer, relative='balance'):
-  """Returns the rule of beta that goes with an `interfaces.Optimizer`.
-
-  Args:
-    optimizer: The optimizer. If it works on raw params, it has no slopes to
-      balance.
-    relative: The rule for optimizers on tangents.
-  """
+  """Returns the rule of beta for an optimizer; raw params have no slopes."""
   return relative if optimizer.is_relative else 'acceptance'
 
 

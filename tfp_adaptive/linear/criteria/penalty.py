@@ -75,12 +75,6 @@ def eigenvalue_penalty(
     slope: Slope of h above 1 + delta.
     bound_influence: Whether to weigh chains by w, and to count at most 1 for
       each chain in the move of gamma.
-
-  Returns:
-    A `Penalty`.
-
-  Raises:
-    ValueError: If `threshold` is not in (0, 1).
   """
   arguments.check_inner_share(
     threshold, 'threshold', 'The paper uses 0.75 and 0.95.'

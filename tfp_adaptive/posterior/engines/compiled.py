@@ -18,27 +18,12 @@ __all__ = ['CompiledEngine']
 
 
 class CompiledEngine:
-  """Runs a kernel of the library by `tfpa.sample`.
-
-  Attributes:
-    kernel: The kernel, with its adaptation.
-    states: Last states of the chains, a Tensor [chains, d].
-    results: Last kernel results.
-    num_adaptation_steps: Steps that adapt.
-    is_settled: Whether the adaptation has ended.
-  """
+  """Runs a kernel of the library by `tfpa.sample`."""
 
   name = 'compiled'
 
   def __init__(self, kernel, starts, seed, jit_compile):
-    """Runs nothing yet.
-
-    Args:
-      kernel: A kernel that adapts.
-      starts: [chains, d].
-      seed: [2] int32.
-      jit_compile: Whether XLA compiles the steps.
-    """
+    """Takes a kernel that adapts, starts [chains, d] and a seed, [2] int32."""
     self.kernel, self.states, self.results = kernel, tf.constant(starts), None
     self.seed, self.with_xla = seed, jit_compile
     self._block_size, self._reports = None, progress.SILENT
@@ -71,12 +56,8 @@ class CompiledEngine:
     return learned.frozen(self.kernel, self.results)
 
   def start(self, num_draws, run):
-    """Adapts, then draws; returns the `Recorded` draws.
-
-    Args:
-      num_draws: Draws of each chain. Later blocks have at most as many draws.
-      run: `recorded.Options`.
-    """
+    """Adapts, then draws; returns the `Recorded` draws."""
+    # No later block is larger.
     self._block_size, self._reports = num_draws, run.reports
     with warnings.catch_warnings():
       # The verdict reports what these warnings would say.
@@ -103,18 +84,13 @@ class CompiledEngine:
     return self._taken(found, seconds, cut_by)
 
   def draw(self, num_draws, steps_per_draw, number):
-    """Continues the chains; returns the `Recorded` draws.
-
-    Args:
-      num_draws: Draws of each chain.
-      steps_per_draw: Steps from one draw to the next.
-      number: Number of this call, from 1, on which the seed depends.
-    """
+    """Continues the chains; returns the `Recorded` draws."""
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', UserWarning)
       found = driver.sample_more(
         self.kernel,
-        # Negative numbers give noise that differs from that of `start`.
+        # Calls have numbers from 1. Negative numbers give noise that differs
+        # from that of `start`.
         driver.Start(
           self.states, self.results, random.fold_in(self.seed, -number)
         ),

@@ -13,12 +13,7 @@ __all__ = ['kernel_of_host']
 
 
 def kernel_of_host(engine, kernel):
-  """Returns the fixed kernel with all that a host engine has learned.
-
-  Args:
-    engine: `host.HostEngine`.
-    kernel: The adaptive kernel of the same structure, which has not run.
-  """
+  """Returns the engine's kernel, fixed at what the engine has learned."""
   states = tf.constant(engine.states)
   dtype = states.dtype
   with block_fits.promised(kernel):  # The kernel takes no step.

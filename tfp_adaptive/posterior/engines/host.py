@@ -2,16 +2,12 @@
 
 Compiling a kernel with its adaptation takes longer than sampling most
 posteriors. Here only the steps are compiled, see `program`. All that NumPy
-learns is an argument of this program.
+learns is an argument of this program. The sampler is that of
+`fisher_divergence_hamiltonian` and `transport_adaptive_hamiltonian`.
 
-The sampler is that of `fisher_divergence_hamiltonian` and
-`transport_adaptive_hamiltonian`. It first searches for a scale. Then the step
-size follows the acceptance, and a matrix or a map is fitted at growing
-intervals. Trajectories get the lengths with the most effective draws per
-gradient.
-
-The noise of a step depends only on the seed and the number of the step, so it
-does not matter how steps are divided into calls.
+The noise of a step depends only on the seed and the number of the step, so
+after the adaptation it does not matter how steps are divided into calls. While
+chains adapt, the division does not depend on time.
 """
 
 import pathlib
@@ -35,7 +31,8 @@ _MOST_TRIALS = 100  # The search changes the first scale by at most 2^100.
 _RATE, _FIRST_RATE = 0.0075, 0.5  # Rates of the step size, see `_learn`.
 # An adaptation is saved after this many steps or seconds, whichever is sooner.
 _STEPS_TO_SAVE, _SECONDS_TO_SAVE = 250, 10.0
-_SECONDS_OF_CALL = 0.25  # About the longest call of the program.
+# Calls after the adaptation take about this long at most, or one step.
+_SECONDS_OF_CALL = 0.25
 _STEPS_OF_ONE = 16  # After n adapting steps, a call takes at most n / 16.
 
 
@@ -55,12 +52,9 @@ class HostEngine(kept.Kept):
 
   Attributes:
     seed: Two words, int.
-    with_xla: Whether XLA compiles the steps.
     part: `parts.LearnedMatrix` or `parts.LearnedMap`.
-    lengths: `lengths.Lengths`.
     step_size: Step size of the leapfrog in z.
     num_steps: Steps so far, adapting ones included.
-    num_adaptation_steps: Steps that adapt.
   """
 
   name = 'host'
@@ -78,16 +72,7 @@ class HostEngine(kept.Kept):
   def __init__(
     self, density, part, starts, seed, num_adaptation_steps, target_accept_prob
   ):
-    """Evaluates the density at the starts; takes no step.
-
-    Args:
-      density: `density.Density`.
-      part: `parts.LearnedMatrix` or `parts.LearnedMap`, not yet adapted.
-      starts: [chains, d].
-      seed: Two words, int.
-      num_adaptation_steps: Steps that adapt, int.
-      target_accept_prob: Wanted mean acceptance.
-    """
+    """Evaluates the density at starts [chains, d]; `part` has not adapted."""
     self.seed, self.num_adaptation_steps = seed, num_adaptation_steps
     self.with_xla = density.is_compiled
     self._dtype, self._target = density.dtype, target_accept_prob
@@ -164,14 +149,8 @@ class HostEngine(kept.Kept):
     return self._recorded(taken or [self._now()], 1, seconds, cut_by)
 
   def draw(self, num_draws, steps_per_draw, number):
-    """Continues the chains; returns the `Recorded` draws.
-
-    Args:
-      num_draws: Draws of each chain.
-      steps_per_draw: Steps from one draw to the next.
-      number: Not used, because the noise depends on the numbers of the steps.
-    """
-    del number
+    """Continues the chains; returns the `Recorded` draws."""
+    del number  # The noise depends on the numbers of the steps.
     total, done, taken = num_draws * steps_per_draw, 0, []
     with progress_lib.Progress(total, self._reports, is_kept=False) as progress:
       while done < total:
@@ -297,9 +276,8 @@ class HostEngine(kept.Kept):
   def _num_together(self):
     """Returns how many steps one call takes before the engine learns from them.
 
-    The number is small at first, and a call ends at the next fit. The number
-    does not depend on the seconds of a step, so that the same seed gives the
-    same draws.
+    The number does not depend on the seconds of a step, so that the same seed
+    gives the same draws.
     """
     if self._num_trials or not self.with_xla:
       return 1  # Without XLA a density is slow, and calls add little time.
@@ -353,8 +331,8 @@ class HostEngine(kept.Kept):
     point, taken = self._program.run(
       self._data, self._point, self.step_size, counts, momenta, uniforms
     )
-    # One statement changes all fields, so an interrupt leaves none of them
-    # behind.
+    # One statement changes all fields, so after an interrupt either all are new
+    # or all are old.
     self.__dict__.update(
       _point=point, _last=taken, num_steps=self.num_steps + len(drawn)
     )
@@ -404,8 +382,8 @@ class HostEngine(kept.Kept):
     """Updates part and step size; returns whether the part has changed.
 
     The log of the step size moves by rate_t (acceptance - target), with rate_t
-    = max(_RATE, _FIRST_RATE (1 + t)^-0.6) and t of `num_steps_followed`, see
-    `linear.closed_form`.
+    = max(_RATE, _FIRST_RATE (1 + t)^-0.6). Here t is what `num_steps_followed`
+    of the part returns; see `linear.closed_form`.
     """
     learned = self.part.learn(states, gradients, noise)
     followed = self.part.num_steps_followed(self._num_updates)

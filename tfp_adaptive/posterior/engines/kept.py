@@ -8,9 +8,8 @@ __all__ = ['Kept']
 class Kept:
   """An object whose state can be turned into arrays and back.
 
-  Attributes:
-    fields: Names of the attributes that are the state. Their values are arrays,
-      numbers, or `Kept` objects.
+  `fields` names the attributes that are the state: arrays, numbers, or `Kept`
+  objects.
   """
 
   fields = ()
@@ -27,11 +26,7 @@ class Kept:
     return found
 
   def load_arrays(self, arrays, prefix=''):
-    """Restores the state that `to_arrays` returned.
-
-    Raises:
-      KeyError: If a part of the state is missing.
-    """
+    """Restores the state that `to_arrays` returned."""
     for name in self.fields:
       value = getattr(self, name)
       if isinstance(value, Kept):

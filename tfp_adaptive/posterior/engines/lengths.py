@@ -46,11 +46,7 @@ class Lengths(kept.Kept):
   )
 
   def __init__(self, places):
-    """Starts with the range `FIRST`.
-
-    Args:
-      places: The chains in x or z, whichever lengths learn from, [chains, d].
-    """
+    """Starts with the range `FIRST`, at chains in x or in z, [chains, d]."""
     self.best = np.array(FIRST)
     self.num_steps = self.num_taken = 0
     self.restart(places)
@@ -64,16 +60,11 @@ class Lengths(kept.Kept):
     self._weights, self._jumps = np.zeros([MOST]), np.zeros([MOST, 2, size])
 
   def add(self, num_steps, before, after, now, accept_prob, is_searching):
-    """Learns from a step of all chains.
+    """Learns from a step of all chains, with `num_steps` leapfrog steps.
 
-    Args:
-      num_steps: Leapfrog steps of the trajectories.
-      before: Starts of the trajectories, [chains, d].
-      after: Ends of the trajectories, [chains, d].
-      now: States after acceptance, [chains, d].
-      accept_prob: min(1, exp(ratio)), [chains].
-      is_searching: Whether the first scale is still searched. Such a step does
-        not count in time, so it has no weight in the jumps.
+    Trajectories lead from `before` to `after`, and `now` are the states after
+    acceptance, [chains, d] each. During the search for a first scale, a step
+    does not count in time, so it has no weight in the jumps.
     """
     self.num_steps += 1
     self.num_taken += num_steps

@@ -14,10 +14,10 @@ __all__ = ['LearnedMap', 'LearnedMatrix']
 
 
 class Learned(NamedTuple):
-  """Whether matrix or map is new; the new step size, or 0 to keep the old."""
+  """What `learn` has changed."""
 
-  is_new: bool
-  step_size: float = 0.0
+  is_new: bool  # Whether the matrix or map has changed.
+  step_size: float = 0.0  # The new step size; 0 keeps the old one.
 
 
 class LearnedMatrix(kept.Kept):
@@ -73,15 +73,9 @@ class LearnedMatrix(kept.Kept):
       self._mean_gradient = np.mean(gradients[is_known], axis=0)
 
   def learn(self, states, gradients, noise):
-    """Learns from one state of every chain.
+    """Learns from one state of every chain; returns `Learned`.
 
-    Args:
-      states: [chains, d], NaN for chains whose squares overflow.
-      gradients: [chains, d].
-      noise: Generator that decides which pairs are kept.
-
-    Returns:
-      `Learned`.
+    States and gradients are [chains, d], NaN for chains whose squares overflow.
     """
     del noise
     self._time += 1.0
@@ -147,15 +141,11 @@ class LearnedMap(kept.Kept):
   def __init__(
     self, size, num_adaptation_steps, drivers=(), exponents=(), is_bent=False
   ):
-    """Starts as the identity.
+    """Starts as the identity; see `structure.Choice` for the drivers.
 
-    Args:
-      size: d.
-      num_adaptation_steps: Number of adapting steps.
-      drivers: Indices of the drivers, on which scales and means of the other
-        coordinates depend. If empty, every fit searches for drivers.
-      exponents: One for each driver, per unit of the driver.
-      is_bent: Whether means follow products of drivers too.
+    `exponents` are those of each driver's term in the precision, per unit of
+    the driver. Without drivers, every fit searches for them. If `is_bent`,
+    means follow products of drivers too.
     """
     self._given = np.array(drivers, int), np.array(exponents, float)
     self._is_bent = is_bent
@@ -188,7 +178,7 @@ class LearnedMap(kept.Kept):
     self._forget()
 
   def learn(self, states, gradients, noise):
-    """Learns from one state of every chain; see `LearnedMatrix`."""
+    """Learns as in `LearnedMatrix`; `noise` decides which pairs are kept."""
     self._time += 1.0
     self._add(np.concatenate([states, gradients], axis=1), noise)
     if self._time < self._next_fit:

@@ -1,8 +1,7 @@
 """One program of Hamiltonian steps, with all learned values as arguments.
 
-Steps run in z, with x = f(C z). The arguments are the params of f, C, the step
-size, the numbers of leapfrog steps and the noise, so no change of them compiles
-the program again.
+Steps run in z, with x = f(C z). No change of an argument compiles the program
+again.
 """
 
 from typing import NamedTuple
@@ -29,78 +28,48 @@ class Data(NamedTuple):
   """A map as arguments of the program, see `_forward` for its symbols.
 
   There are at most 3 drivers u, and 4 terms exp(b.u).
-
-  Attributes:
-    mean: m, [d].
-    log_scale: l, [d].
-    log_det: log |det C|, [].
-    drivers: Ones where a coordinate is a driver, zeros elsewhere, [d, 3].
-    exponents: b of each term, [4, 3].
-    places: Coefficients of h(u): those of 1, of the drivers u and of their
-      products, for each term, [4 * 10, d].
-    slack: Coefficients of the diagonal P(u), for each term, [4, d].
-    factor: C, [d, d].
   """
 
-  mean: np.ndarray
-  log_scale: np.ndarray
-  log_det: np.ndarray
+  mean: np.ndarray  # m, [d].
+  log_scale: np.ndarray  # l, [d].
+  log_det: np.ndarray  # log |det C|, [].
+  # Ones where a coordinate is a driver, zeros elsewhere, [d, 3].
   drivers: np.ndarray
-  exponents: np.ndarray
+  exponents: np.ndarray  # b of each term, [4, 3].
+  # Coefficients of h(u): those of 1, of the drivers u and of their products,
+  # for each term, [4 * 10, d].
   places: np.ndarray
-  slack: np.ndarray
-  factor: np.ndarray
+  slack: np.ndarray  # Coefficients of P(u), for each term, [4, d].
+  factor: np.ndarray  # C, [d, d].
 
 
 class Point(NamedTuple):
-  """The chains between two steps.
+  """The chains between two steps."""
 
-  Attributes:
-    rows: z, [chains, d].
-    states: x, [chains, d].
-    values: Log density of x, [chains].
-    gradients: Gradient of the log density at x, [chains, d].
-    log_det: log |dx / dz|, [chains].
-    forces: Gradient of the log density of z, [chains, d].
-  """
-
-  rows: np.ndarray
-  states: np.ndarray
-  values: np.ndarray
-  gradients: np.ndarray
-  log_det: np.ndarray
-  forces: np.ndarray
+  rows: np.ndarray  # z, [chains, d].
+  states: np.ndarray  # x, [chains, d].
+  values: np.ndarray  # Log density of x, [chains].
+  gradients: np.ndarray  # Gradient of the log density at x, [chains, d].
+  log_det: np.ndarray  # log |dx / dz|, [chains].
+  forces: np.ndarray  # Gradient of the log density of z, [chains, d].
 
 
 class Taken(NamedTuple):
-  """Proposals of n steps, and whether they were accepted.
+  """Proposals of n steps, and whether they were accepted."""
 
-  Attributes:
-    rows: z of the proposals, [n, chains, d].
-    states: x of the proposals, [n, chains, d].
-    gradients: Gradient of the log density at x, [n, chains, d].
-    values: Log density of x, [n, chains].
-    log_det: log |dx / dz|, [n, chains].
-    log_accept_ratio: [n, chains].
-    is_accepted: [n, chains].
-    lengths: Leapfrog steps of each proposal, [n].
-  """
-
-  rows: np.ndarray
-  states: np.ndarray
-  gradients: np.ndarray
-  values: np.ndarray
-  log_det: np.ndarray
-  log_accept_ratio: np.ndarray
-  is_accepted: np.ndarray
-  lengths: np.ndarray
+  rows: np.ndarray  # z of the proposals, [n, chains, d].
+  states: np.ndarray  # x of the proposals, [n, chains, d].
+  gradients: np.ndarray  # Gradient of the log density at x, [n, chains, d].
+  values: np.ndarray  # Log density of x, [n, chains].
+  log_det: np.ndarray  # log |dx / dz|, [n, chains].
+  log_accept_ratio: np.ndarray  # [n, chains].
+  is_accepted: np.ndarray  # [n, chains].
+  lengths: np.ndarray  # Leapfrog steps of each proposal, [n].
 
   def visited(self, name, start):
     """Returns a field of the chains after each step, [n, chains, ...].
 
-    Args:
-      name: Name of a field that a `Point` has too.
-      start: The `Point` before the first step.
+    `start` is the `Point` before the first step, which has the field too.
     """
     found, now = [], getattr(start, name)
     for rows, is_accepted in zip(getattr(self, name), self.is_accepted):
@@ -111,21 +80,12 @@ class Taken(NamedTuple):
 
 
 class Program:
-  """Takes steps of a density.
-
-  Attributes:
-    most_steps: Steps that one call takes at most.
-  """
+  """Takes steps of a density, at most `most_steps` in one call."""
 
   def __init__(self, density, num_chains, event_size, dtype, with_xla):
     """Traces the program; it is compiled at its first call.
 
-    Args:
-      density: Function of rows [chains, d], a Tensor, to values and gradients.
-      num_chains: Number of chains.
-      event_size: d.
-      dtype: tf.DType of the density.
-      with_xla: Whether XLA compiles the steps.
+    The density maps rows [chains, d], a Tensor, to values and gradients.
     """
     self._density, self._dtype, self._identity = density, dtype, None
     numbers = num_chains * event_size
@@ -152,18 +112,10 @@ class Program:
     return tf.constant(np.concatenate(values), self._dtype)
 
   def run(self, data, point, step_size, lengths, momenta, uniforms):
-    """Takes steps.
+    """Takes n steps, at most `most_steps`; returns `Point` and `Taken`, numpy.
 
-    Args:
-      data: The result of `as_data`.
-      point: `Point`.
-      step_size: Float.
-      lengths: Leapfrog steps of each step, [n], n at most `most_steps`.
-      momenta: [n, chains, d].
-      uniforms: [n, chains].
-
-    Returns:
-      `Point` and `Taken`, numpy.
+    `data` is a result of `as_data`, and `lengths` [n] are the numbers of
+    leapfrog steps. Momenta are [n, chains, d], and uniforms [n, chains].
     """
     count = len(lengths)
     noise = [np.zeros(self._shape), np.zeros(self._shape[:2])]

@@ -1,8 +1,7 @@
 """Hamiltonian steps for a density that is called from Python.
 
-`PythonProgram` has the methods of `program.Program`. It serves a density that
-computes outside of TensorFlow, for example in C++ or JAX. Each gradient is one
-call of the density for all chains. NumPy computes maps and leapfrog steps.
+The density computes outside of TensorFlow, for example in C++ or JAX. Each
+gradient is one call of the density for all chains.
 """
 
 from collections.abc import Callable
@@ -17,11 +16,7 @@ __all__ = ['PythonProgram']
 
 
 class PythonProgram:
-  """Takes steps of a density.
-
-  Attributes:
-    most_steps: Steps that one call takes at most.
-  """
+  """Takes steps of a density in NumPy, by the methods of `program.Program`."""
 
   most_steps = 1  # More steps save no time and would delay an interrupt.
 

@@ -41,15 +41,10 @@ _WRONG_SHARE = 0.02  # Largest relative error of a predicted change.
 
 
 class Noise(NamedTuple):
-  """Rounding noise of a log density.
+  """Rounding noise of a log density."""
 
-  Attributes:
-    nats: Standard deviation of the noise of a log density.
-    size: Typical size of the log densities.
-  """
-
-  nats: float
-  size: float
+  nats: float  # Standard deviation of the noise of a log density.
+  size: float  # Typical size of the log densities.
 
   def sentence(self, dtype):
     """Returns a sentence on what fails and what to do."""
@@ -66,13 +61,9 @@ class Noise(NamedTuple):
 
 
 def measured(density, draws, log_prob, seed=0):
-  """Returns the `Noise` of a density at draws.
+  """Returns the `Noise` of a density at draws [n, chains, d].
 
-  Args:
-    density: `density.Density`.
-    draws: [n, chains, d].
-    log_prob: Log densities that the kernel recorded, [n, chains].
-    seed: Seed for choosing draws, int.
+  `log_prob` are the log densities that the kernel recorded, [n, chains].
   """
   rows = draws.reshape(-1, draws.shape[-1])
   recorded = np.asarray(log_prob, np.float64).reshape(-1)
@@ -106,13 +97,7 @@ def measured(density, draws, log_prob, seed=0):
 
 
 def wrong_gradient(density, starts, seed=0):
-  """Returns a sentence if gradients are not those of the density, or ''.
-
-  Args:
-    density: `density.Density`.
-    starts: Points where the density is finite, [chains, d].
-    seed: Seed for the directions, int.
-  """
+  """Returns a sentence if gradients are wrong at starts [chains, d], or ''."""
   generator = np.random.default_rng(seed)
   starts = np.asarray(starts, np.float64)
   steps = 1e-2 * generator.normal(size=starts.shape)

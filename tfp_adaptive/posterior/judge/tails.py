@@ -27,17 +27,11 @@ _NUMBERS = 2**17  # Most numbers in memory during a fit.
 
 
 class Tails(NamedTuple):
-  """Tail shapes k of coordinates, [d] each; NaN where too few draws differ.
+  """Tail shapes k of coordinates, [d] each; NaN where too few draws differ."""
 
-  Attributes:
-    value: Pareto k of draws, the larger k of both tails.
-    square: Pareto k of squares around the mean.
-    highest: Largest k at which the error of a mean is reliable.
-  """
-
-  value: np.ndarray
-  square: np.ndarray
-  highest: np.ndarray
+  value: np.ndarray  # Pareto k of draws, the larger k of both tails.
+  square: np.ndarray  # Pareto k of squares around the mean.
+  highest: np.ndarray  # Largest k at which the error of a mean is reliable.
 
   @property
   def is_heavy(self):
@@ -48,12 +42,10 @@ class Tails(NamedTuple):
 
 
 def of_draws(draws, sizes):
-  """Returns the `Tails` of draws.
+  """Returns the `Tails` of draws [n, chains, d].
 
-  Args:
-    draws: [n, chains, d].
-    sizes: Effective draws in the tails, [d]. The fewer they are, the more draws
-      form a tail.
+  The fewer the effective draws in the tails are (`sizes`, [d]), the more draws
+  form a tail.
   """
   flat = np.asarray(draws, np.float64).reshape(-1, draws.shape[-1]).T
   sizes = np.clip(np.nan_to_num(sizes, nan=1.0), 1.0, flat.shape[1])
@@ -85,8 +77,7 @@ def shape(excesses):
   theta is the mean over a grid with weights exp(l). The grid stands for a prior
   that is wide on the scale of the draws. Then k is shrunk to 1/2.
 
-  Args:
-    excesses: Positive, [d, m], ascending. The first quartile is not 0.
+  The excesses are [d, m], positive and ascending; no first quartile is 0.
   """
   m = excesses.shape[1]
   num_points = 30 + int(np.sqrt(m))

@@ -30,8 +30,10 @@ MOST_DIVERGING = 0.005  # Largest share of recorded proposals that may diverge.
 # 100 days, chains with a share of 0.0014 then missed as much of the tail as
 # chains with a share of 0.02.
 MOST_DIVERGING_OF_CAREFUL = 0.001
-DISAGREEING_RHAT = 1.1  # Above it, chains are in different regions.
-# If more than this many times the draws are needed, the chains adapt again.
+# Above it, chains disagree: they are in different regions, or mix slowly.
+DISAGREEING_RHAT = 1.1
+# If min_ess is more than this many times the smallest effective size, the
+# chains adapt again.
 _FAR_FROM_ENOUGH = 16.0
 # Largest gap between adjacent floats, in deviations of a coordinate.
 _MOST_COARSE = 0.1
@@ -50,8 +52,8 @@ class Verdict(NamedTuple):
     names: Names of the coordinates and 'log density', [d + 1].
     diagnosis: `convergence.Diagnosis` of coordinates and log density, [d + 1].
     tails: `tails.Tails` of coordinates.
-    share_diverging: Share of recorded proposals that could never be accepted,
-      or whose log ratio is not a number.
+    share_diverging: Share of recorded proposals that diverged, see
+      `is_diverging`.
     where_diverging: Name of the coordinate whose mean changes most where
       proposals diverge, or ''.
     most_diverging: The largest share of diverging proposals that passes.
@@ -71,7 +73,7 @@ class Verdict(NamedTuple):
   is_brief: bool = False
 
   def worst(self, field):
-    """Returns (value, name) of the worst coordinate, `None` if none moved."""
+    """Returns (value, name) of the worst coordinate; `None` if all are NaN."""
     found = convergence.worst_of(self.diagnosis, field)
     return found and (found[0], self.names[found[1]])
 
@@ -107,8 +109,9 @@ class Verdict(NamedTuple):
     rhat = self.worst('rhat')
     if rhat is None or rhat[0] > DISAGREEING_RHAT:
       return True
-    # The lower bound for smaller steps does not count here, because another
-    # adaptation does not make their divergences rarer.
+    # The stricter limit `MOST_DIVERGING_OF_CAREFUL` does not count here,
+    # because another adaptation of chains whose steps were made smaller does
+    # not make divergences rarer.
     if self.share_diverging > max(self.most_diverging, MOST_DIVERGING):
       return True
     return self._smallest_size * _FAR_FROM_ENOUGH < min_ess
@@ -117,10 +120,8 @@ class Verdict(NamedTuple):
     """Returns what to do about draws that cannot be relied on.
 
     A cause is checked before the failures that it explains. For example, chains
-    in several modes diverge wherever a step leads between the modes.
-
-    Args:
-      is_unusable: Whether a check failed whose message has the advice.
+    in several modes diverge wherever a step leads between the modes. If
+    `is_unusable`, a check failed whose message has the advice.
     """
     rhat = self.worst('rhat')
     if is_unusable:
@@ -154,7 +155,7 @@ class Verdict(NamedTuple):
 
   @property
   def disagrees(self) -> bool:
-    """Whether chains disagree so much that they are in different regions."""
+    """Whether R-hat exceeds `DISAGREEING_RHAT`."""
     rhat = self.worst('rhat')
     return rhat is not None and rhat[0] > DISAGREEING_RHAT
 
@@ -183,12 +184,7 @@ class Verdict(NamedTuple):
 
 
 def coordinates(names, parts):
-  """Returns names [d] and values [n, chains, d] of all coordinates of parts.
-
-  Args:
-    names: Names of the parts.
-    parts: Arrays [n, chains, event...].
-  """
+  """Returns names [d] and values [n, chains, d] of all coordinates of parts."""
   shapes = [part.shape[2:] for part in parts]
   columns = [part.reshape(*part.shape[:2], -1) for part in parts]
   labels = list(problem.coordinate_names(names, shapes))
@@ -197,15 +193,10 @@ def coordinates(names, parts):
 
 @np.errstate(all='ignore')  # A check reports overflow.
 def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
-  """Returns the `Verdict` of draws.
+  """Returns the `Verdict` of values [n, chains, d] of named coordinates.
 
-  Args:
-    names: Names of coordinates, [d].
-    values: [n, chains, d].
-    trace: dict of [n, chains] with `target_log_prob`, and with `diverging` and
-      `log_accept_ratio` if the kernel records them.
-    min_ess: Effective draws that every coordinate must have.
-    most_diverging: Share of proposals that may diverge.
+  `trace` is a dict of [n, chains] with `target_log_prob`, and with `diverging`
+  and `log_accept_ratio` if the kernel records them.
   """
   log_prob = trace['target_log_prob']
   names = [*names, 'log density']
@@ -240,7 +231,10 @@ def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
 
 
 def is_diverging(trace):
-  """Returns which proposals had no chance of acceptance, [n, chains] bool."""
+  """Returns which proposals diverged, [n, chains] bool.
+
+  The kernel says so, or the log acceptance ratio is at most -20 or is NaN.
+  """
   shape = trace['target_log_prob'].shape
   diverging = trace.get('diverging', np.zeros(shape, bool))
   if 'log_accept_ratio' in trace:
@@ -253,11 +247,8 @@ def stuck(names, draws):
 
   R-hat and effective sizes say nothing about such a coordinate. It takes few
   values if adjacent floats of the dtype lie too far apart. Another check fails
-  if no coordinate moved at all.
-
-  Args:
-    names: Names of unconstrained coordinates, [d].
-    draws: Unconstrained draws, [n, chains, d].
+  if no coordinate moved at all. Names and draws [n, chains, d] are those of
+  unconstrained coordinates.
   """
   is_stuck = np.ptp(draws, axis=(0, 1)) == 0.0
   if np.any(is_stuck) and not np.all(is_stuck):
@@ -298,8 +289,8 @@ def _not_numbers(names, values):
   if np.any(share > 0.0):
     worst = int(np.argmax(share))
     yield (
-      f'{share[worst]:.2g} of the draws of {names[worst]} are no finite '
-      'numbers: check its support, or write the model in float64'
+      f'{share[worst]:.2g} of the draws of {names[worst]} are not finite: '
+      'check its support, or write the model in float64'
     )
 
 
@@ -342,12 +333,7 @@ def _failures(verdict, min_ess):
 
 
 def _doubt(heavy, moment):
-  """Returns the sentence on moments without a reliable error.
-
-  Args:
-    heavy: dict of name -> Pareto k, not empty, the heaviest first.
-    moment: 'mean' or 'variance'.
-  """
+  """Returns the sentence on a 'mean' or 'variance' without a reliable error."""
   name, k = next(iter(heavy.items()))
   num_others = len(heavy) - 1
   others = f' and of {num_others} more coordinate(s)' if num_others else ''

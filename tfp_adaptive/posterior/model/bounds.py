@@ -4,9 +4,8 @@ An example is the start of a window, which cannot lie after the first event. If
 the support of data depends on an unknown, the posterior ends abruptly. The
 gradient does not show this boundary, so proposals beyond it are rejected.
 
-A search finds the interval of every coordinate. If no interval depends on other
-coordinates, a map of all real numbers onto the intervals moves the boundaries
-to infinity.
+If no interval depends on other coordinates, a map of all real numbers onto the
+intervals moves the boundaries to infinity.
 """
 
 from collections.abc import Callable
@@ -31,16 +30,10 @@ def intervals(
 ) -> tfb.Bijector | None:
   """Returns the map of all real numbers onto the coordinates' intervals.
 
-  Args:
-    is_possible: Function of points [n, d] in unconstrained space to booleans
-      [n]: whether the data are possible. It is true where unknowns overflow.
-    candidates: Points [n, d]. The search begins at the first possible one.
-    which: Indices of the coordinates that may be bounded.
-
-  Returns:
-    A bijector of vectors [..., d]. `None` if no candidate is possible, if no
-    coordinate is bounded, if too many may be, or if the intervals depend on
-    each other.
+  It is `None` if no candidate [n, d] is possible, if no coordinate is bounded,
+  if too many may be (`which`), or if the intervals depend on each other.
+  `is_possible` tells where the data are possible, [n], for points [n, d] in
+  unconstrained space. It is true where unknowns overflow.
   """
   found = np.asarray(is_possible(candidates))
   if len(which) > _MOST_COORDINATES or not np.any(found):

@@ -17,12 +17,7 @@ _MOST_NUMBERS = 2**26
 
 
 def constrained(problem, draws):
-  """Returns the user's structure of arrays [draws, chains, event...].
-
-  Args:
-    problem: `problem.Problem`.
-    draws: [draws, chains, d], unconstrained.
-  """
+  """Returns unconstrained draws [draws, chains, d] in the user's structure."""
   num_draws, num_chains, size = draws.shape
   held = size  # Maps of a log density hold about one draw.
   if problem.model is not None:

@@ -72,16 +72,7 @@ class _Leaf(NamedTuple):
 
 
 def joined(data: Mapping[str, Any] | None, pins: dict) -> dict:
-  """Returns the data of a mapping and the keywords, in one dict.
-
-  Args:
-    data: Mapping of name -> values, or `None`.
-    pins: dict of more values, by name.
-
-  Raises:
-    TypeError: If `data` is not a mapping of names.
-    ValueError: If a part is given twice.
-  """
+  """Returns the data of a mapping and the keywords, in one dict."""
   if data is None:
     return pins
   if not isinstance(data, Mapping) or not all(isinstance(n, str) for n in data):
@@ -100,18 +91,10 @@ def joined(data: Mapping[str, Any] | None, pins: dict) -> dict:
 
 
 def checked(model: Any, pins: dict, options: tuple = ()) -> Checked:
-  """Checks that a model and its data fit each other.
+  """Checks that a model, with or without pins, fits its data; or refuses them.
 
-  Args:
-    model: `tfd.JointDistribution`, or one with pins.
-    pins: dict of more values, by name.
-    options: Names of the options of `sample_posterior`. Messages suggest one if
-      a name is misspelled.
-
-  Raises:
-    ValueError: If the model cannot be built or has batch axes, or if an unknown
-      is discrete. Also if data belong to no part, have another shape, are not
-      finite, or are outside of their support.
+  Messages suggest one of the `options` of `sample_posterior` if a name in
+  `pins` is misspelled.
   """
   whole, before = kinds.unpinned(model)
   parts, events = parts_and_events(whole)
@@ -177,10 +160,7 @@ def _parts_whose(model, is_one):
 def _check_laws(model, names, given):
   """Checks all distributions in one graph; returns the sets of `Checked`.
 
-  Args:
-    model: `tfd.JointDistribution`.
-    names: Names of its parts.
-    given: dict of name -> leaves (name, event shape, value) of the data.
+  `given` is a dict of name -> leaves (name, event shape, value) of the data.
   """
   shapes, dtypes = (
     dict(zip(names, in_order(structure)[1]))
@@ -219,10 +199,7 @@ def _check_laws(model, names, given):
 def _as_tensors(leaves, shapes, dtypes):
   """Returns data in the structure of a part, in its dtypes.
 
-  Args:
-    leaves: [(name, event shape, value)], in the order of the model.
-    shapes: Structure of event shapes of the part.
-    dtypes: Structure of dtypes of the part.
+  The leaves are [(name, event shape, value)], in the order of the model.
   """
   if isinstance(shapes, tf.TensorShape):
     ((_, _, value),) = leaves
@@ -248,11 +225,8 @@ def _tensor(value, dtype):
 def _flat(name, law, value, data):
   """Yields a `_Leaf` for a part, or for each part of a model inside it.
 
-  Args:
-    name: Name of the part.
-    law: Distribution of the part.
-    value: Value of the part, a structure of Tensors.
-    data: List of the user's values for the leaves; `None` for an unknown.
+  `value` is a structure of Tensors. `data` is a list of the user's values for
+  the leaves, or `None` for an unknown.
   """
   inner = law
   while kinds.is_a(inner, tfd.Sample, tfd.Independent):
@@ -292,12 +266,9 @@ def _look_at(leaf):
 def _check_data(model, graph, inputs, looks, given):
   """Refuses data that are impossible; returns the sets of `Checked`.
 
-  Args:
-    model: `tfd.JointDistribution`.
-    graph: Wrapped function whose graph holds all distributions and masks.
-    inputs: dict of name -> placeholders of an unknown.
-    looks: dict of name -> [(leaf, support)] of all parts.
-    given: As in `_check_laws`.
+  The wrapped function `graph` holds all distributions and masks. `inputs` is a
+  dict of name -> placeholders of an unknown, and `looks` a dict of name ->
+  [(leaf, support)] of all parts.
   """
   owners = {
     leaf.op: name
@@ -446,10 +417,6 @@ def in_dtypes_of(model: Any, values: dict) -> dict:
   """Returns a dict of those Tensors that need a cast, after the cast.
 
   TFP casts arrays and numbers to the dtype of a part, but not Tensors.
-
-  Args:
-    model: `tfd.JointDistribution`, or one with pins.
-    values: dict of name -> value of a part.
   """
   whole, _ = kinds.unpinned(model)
   names, _ = parts_and_events(whole)
@@ -477,12 +444,7 @@ def _check_pins(parts, pins, options):
 
 
 def did_you_mean(given: list, names: list) -> str:
-  """Returns a question about misspelled names, or ''.
-
-  Args:
-    given: Names that do not exist.
-    names: Names that exist.
-  """
+  """Returns a question about names that do not exist, or ''."""
   near = [difflib.get_close_matches(name, names, n=1) for name in given]
   found = [f'`{match[0]}`' for match in near if match]
   return f' Did you mean {", ".join(found)}?' if found else ''

@@ -28,14 +28,9 @@ tfd = tfp.distributions
 def density(model: Any, inexact: frozenset, names: tuple) -> Callable:
   """Returns the log density of a joint distribution with corrected parts.
 
-  Args:
-    model: `tfd.JointDistribution`, or one with pins.
-    inexact: Names of the parts whose density in TFP is wrong at some values.
-    names: Names of all parts.
-
-  Returns:
-    A function of the unknowns, [chains..., event...], in the structure of
-    `model.event_shape`. It returns [chains...].
+  It is a function of the unknowns, [chains..., event...], in the structure of
+  `model.event_shape`. `names` are those of all parts. The density in TFP of the
+  parts `inexact` is wrong at some values.
   """
 
   def of_one(laws, values):
@@ -48,14 +43,9 @@ def density(model: Any, inexact: frozenset, names: tuple) -> Callable:
 
 
 def possible(model: Any, parts: frozenset, names: tuple) -> Callable:
-  """Returns a function of the unknowns: whether the data can be drawn.
+  """Returns a function of the unknowns: whether the data `parts` can be drawn.
 
   The function takes unknowns as in `density`, and returns booleans [chains...].
-
-  Args:
-    model: As in `density`.
-    parts: Names of the data to check.
-    names: As in `density`.
   """
 
   def of_one(laws, values):
@@ -68,11 +58,8 @@ def possible(model: Any, parts: frozenset, names: tuple) -> Callable:
 def _for_each_chain(model, names, function):
   """Returns a function of unknowns that runs the model once for each chain.
 
-  Args:
-    model: As in `density`.
-    names: As in `density`.
-    function: Function of two dicts for one chain, distributions and values,
-      which returns a scalar.
+  `function` takes two dicts for one chain, distributions and values, and
+  returns a scalar.
   """
   whole, pins = kinds.unpinned(model)
   left = [name for name in names if name not in pins]
@@ -126,9 +113,7 @@ def _log_prob(law, value, is_inexact):
 def exact(law: Any) -> Any:
   """Returns a distribution whose density is zero outside of its support.
 
-  Args:
-    law: `tfd.Distribution`, not a joint one. It is returned itself if TFP's
-      density is right.
+  `law`, not a joint distribution, is returned itself if its density is right.
   """
   for wrappers, rebuild in _REBUILDS:
     if kinds.is_a(law, *wrappers):

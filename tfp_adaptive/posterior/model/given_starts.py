@@ -10,18 +10,10 @@ __all__ = ['of_joint', 'unconstrained']
 
 
 def of_joint(events, names, init, dtype, num_chains):
-  """Returns starts in the structure of the unknowns.
+  """Returns starts in the structure of the unknowns, or refuses `init`.
 
-  Args:
-    events: Structure of the unknowns' event shapes.
-    names: Names of the unknowns, in the order of `tf.nest.flatten`.
-    init: Starts by name, or in the order of the model if it has an order.
-    dtype: Dtype of the unknowns.
-    num_chains: First dimension of all starts.
-
-  Raises:
-    ValueError: If `init` has other parts or shapes, or values that are no
-      numbers.
+  `init` has starts [num_chains, event...] by name, or in the order of the model
+  if it has an order. Names have the order of `tf.nest.flatten(events)`.
   """
   leaves = tf.nest.flatten(init)
   given = dict(zip(state_parts.names(init), leaves))

@@ -76,11 +76,7 @@ def described(law: Any) -> str:
 
 
 def in_order(structure: Any) -> tuple:
-  """Returns (names, parts) of a structure; names are `None` for a sequence.
-
-  Args:
-    structure: namedtuple, dict or sequence. Only its top level is split.
-  """
+  """Returns (names, parts) of the top level; names of a sequence are `None`."""
   structure = structures.as_dict(structure)
   if isinstance(structure, dict):
     return list(structure), list(structure.values())

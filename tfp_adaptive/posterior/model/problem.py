@@ -84,15 +84,11 @@ class Problem(NamedTuple):
 
 
 def of_joint(model, pins, init=None, num_chains=None, options=()):
-  """Returns the `Problem` of a joint distribution with observed values.
+  """Returns the `Problem` of a joint distribution with observed values `pins`.
 
-  Args:
-    model: `tfd.JointDistribution`, or one with pins.
-    pins: dict of observed values, by name.
-    init: Starts [chains, event...] of all unknowns, by name or in the model's
-      structure, or `None` to draw starts.
-    num_chains: Number of starts.
-    options: Names of options, which messages suggest for misspelled names.
+  `init` are starts [num_chains, event...] of all unknowns, by name or in the
+  model's structure. If it is `None`, starts are drawn. Messages suggest the
+  `options` for misspelled names.
   """
   checked = data.checked(model, pins, options)
   model, names, log_prob = _pinned(model, pins, checked)
@@ -157,11 +153,8 @@ def _map_of(model):
 def _bounded(problem, possible, which, is_given):
   """Returns the problem in coordinates that the data do not bound.
 
-  Args:
-    problem: `Problem` of a joint distribution.
-    possible: Function of the unknowns: whether the data can be drawn.
-    which: Indices of the coordinates that may be bounded by the data.
-    is_given: Whether the user gave the starts.
+  `possible` is a function of the unknowns: whether the data can be drawn. The
+  data may bound the coordinates `which`. If `is_given`, the user gave starts.
   """
 
   @functools.partial(tf.function, autograph=False, reduce_retracing=True)
@@ -248,15 +241,11 @@ def _pinned(model, pins, checked):
 
 
 def of_density(log_prob_fn, init, bijectors, num_chains):
-  """Returns the `Problem` of a log density.
+  """Returns the `Problem` of a log density, which is called as TFP calls it.
 
-  Args:
-    log_prob_fn: Log density over a structure, called as TFP calls it.
-    init: Structure of starts [chains, event...], or of a `tf.TensorSpec` for
-      each event.
-    bijectors: Bijectors onto the supports, in the same structure or a dict with
-      some of its keys. `None`: all unknowns are unbounded.
-    num_chains: Number of starts.
+  `init` is a structure of starts [num_chains, event...], or of a
+  `tf.TensorSpec` for each event. `bijectors` onto the supports have the same
+  structure, or are a dict with some of its keys. Other unknowns are unbounded.
   """
   if init is None:
     raise ValueError(
@@ -304,17 +293,7 @@ def of_density(log_prob_fn, init, bijectors, num_chains):
 
 
 def labelled(problem, coords, dims):
-  """Returns the problem with labels for ArviZ.
-
-  Args:
-    problem: `Problem`.
-    coords: dict of dimension -> labels, or `None`.
-    dims: dict of name -> names of dimensions, or `None`.
-
-  Raises:
-    ValueError: If the model has no such name, or if the number of labels or of
-      dimensions does not fit.
-  """
+  """Returns the problem with labels for ArviZ, or refuses labels."""
   coords = {**problem.coords, **(coords or {})}
   dims = {name: list(x) for name, x in {**problem.dims, **(dims or {})}.items()}
   if not dims and not coords:

@@ -86,12 +86,10 @@ def ancestors(tensor: tf.Tensor) -> set:
 
 
 def allowed(law: Any, value: tf.Tensor) -> Support:
-  """Returns the conditions on a value under a distribution.
+  """Returns the conditions on one draw, [batch..., event...], under `law`.
 
-  Args:
-    law: `tfd.Distribution`, not a joint one.
-    value: One draw, [batch..., event...], in the dtype of `law`. If this dtype
-      is not floating, the value is float64, so that fractions are detected.
+  The value has the dtype of `law`, which is not a joint distribution. If this
+  dtype is not floating, the value is float64, so that fractions are detected.
   """
   for wrappers, walk in _WALKS:
     if kinds.is_a(law, *wrappers):
@@ -168,13 +166,7 @@ def _concat(axis, masks):
 
 
 def _joined(laws, values, join):
-  """Returns the support of a value that is joined from parts.
-
-  Args:
-    laws: Distributions of the parts.
-    values: A value of each part.
-    join: Function of a list of masks, one for each part, to the joined mask.
-  """
+  """Returns the support of a value; `join` joins masks of all its parts."""
   rules, inside = [], []
   everywhere = [tf.ones_like(value, tf.bool) for value in values]
   for i, (law, value) in enumerate(zip(laws, values)):

@@ -40,11 +40,7 @@ class NoMapError(ValueError):
 
 
 def bijector_of(model: Any) -> tfb.Bijector:
-  """Returns the map onto the support of a joint distribution's unknowns.
-
-  Args:
-    model: `tfd.JointDistribution`, or one with pins.
-  """
+  """Returns the map onto the support of a joint distribution's unknowns."""
   laws = tfp_private.distributions_of_parts(model)
   maps = [_number_by_number(law) for law in laws]
   if None not in maps:
@@ -80,11 +76,7 @@ def _number_by_number(law):
 def map_of(law: Any) -> tfb.Bijector | None:
   """Returns the map onto the support of one part; `None` if TFP has none.
 
-  Args:
-    law: `tfd.Distribution` of the part.
-
-  Raises:
-    NoMapError: If TFP's map is wrong; the error says what to write instead.
+  If TFP's map is wrong, a `NoMapError` says what to write instead.
   """
   if isinstance(law, tfd.JointDistribution):  # The part is a model itself.
     return bijector_of(law)
@@ -289,11 +281,7 @@ def _by_exp(bijector):
 
 
 def with_infinite_bounds(bijector: tfb.Bijector | None) -> tfb.Bijector | None:
-  """Returns a map that is right for infinite bounds of its interval.
-
-  Args:
-    bijector: Any bijector. It is returned itself if its bounds are finite.
-  """
+  """Returns the bijector, corrected if bounds of its interval are infinite."""
   if isinstance(bijector, tfb.Chain):
     found = [with_infinite_bounds(part) for part in bijector.bijectors]
     is_same = all(a is b for a, b in zip(found, bijector.bijectors))
@@ -324,12 +312,7 @@ def _clip(bijector, low, high):
 
 
 def interval(low: Any, high: Any) -> tfb.Bijector:
-  """Returns the map of real numbers onto intervals that may be infinite.
-
-  Args:
-    low: Lower bounds, finite or -inf.
-    high: Upper bounds, finite or inf.
-  """
+  """Returns the map of real numbers onto intervals that may be infinite."""
   return _Interval(low, high)
 
 
@@ -346,7 +329,6 @@ class _Interval(tfb.Bijector):
   """
 
   def __init__(self, low: Any, high: Any, name: str = 'interval'):
-    """Takes bounds as in `interval`."""
     parameters = dict(low=low, high=high, name=name)
     self._low, self._high = low, high
     super().__init__(

@@ -34,11 +34,8 @@ def lost(log_prob, draws):
 
     log Z = log density + log det(covariance) / 2 + constant.
 
-  A chain is lost if its mass is less than e^-(20 + d) of the largest mass.
-
-  Args:
-    log_prob: Log densities in the order of time, [n, chains].
-    draws: [n, chains, d].
+  A chain is lost if its mass is less than e^-(20 + d) of the largest mass. Log
+  densities [n, chains] and draws [n, chains, d] are in the order of time.
   """
   size = draws.shape[-1]
   recent = np.asarray(log_prob, np.float64)[len(log_prob) // 2 :]
@@ -61,10 +58,7 @@ def below(values, depth):
 
 
 def _log_dets(draws):
-  """Returns log determinants of chains' covariances, [chains].
-
-  The result is -inf for a chain that does not move in some direction.
-  """
+  """Returns log determinants of covariances, [chains]; -inf if singular."""
   chains = np.swapaxes(np.asarray(draws, np.float64), 0, 1)
   found = []
   for rows in chains:
@@ -82,12 +76,7 @@ def _log_dets(draws):
 
 
 def replaced(rows, is_lost):
-  """Returns rows [chains, d] with those of lost chains replaced by others.
-
-  Args:
-    rows: States, [chains, d].
-    is_lost: [chains] bool, at least one of them false.
-  """
+  """Returns states [chains, d], those of lost chains replaced by others."""
   others = np.flatnonzero(~is_lost)
   rows = np.array(rows)
   rows[is_lost] = rows[others[np.arange(np.sum(is_lost)) % len(others)]]

@@ -32,20 +32,12 @@ def ascend(
   gap: float,
   is_late: Callable[[], bool] = lambda: False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns points uphill of starts, their values, and the gains of chains.
+  """Returns points [n, d] uphill of starts, values [n] and gains in nats [n].
 
-  Args:
-    evaluate: Function of rows [n, d] to values [n] and gradients [n, d], NumPy.
-    starts: Points with finite values and gradients, [n, d].
-    least_gain: Nats. A chain stops after two smaller gains in a row.
-    gap: Nats. A chain that is this far below the best chain stops only after
-      eight iterations in a row with gains below half a nat.
-    is_late: Returns whether time is up. Then all chains stop.
-
-  Returns:
-    points: [n, d], float64. A start that gained little stays where it is.
-    values: Log densities there, [n].
-    gains: Nats above the starts, [n].
+  Values and gradients of the starts are finite. A chain stops after two gains
+  in a row below `least_gain` nats. A chain more than `gap` nats below the best
+  chain stops only after eight iterations in a row with gains below half a nat.
+  All chains stop if `is_late()`. A start that gained little stays where it is.
   """
   with np.errstate(over='ignore', invalid='ignore'):
     starts = np.asarray(starts, np.float64)

@@ -28,19 +28,13 @@ _MIXED = (
 
 
 class Starts(NamedTuple):
-  """Starts of chains, and how they were found.
+  """Starts of chains, and how they were found."""
 
-  Attributes:
-    rows: Unconstrained, [chains, d], in the dtype of the model.
-    num_redrawn: Chains whose first start was replaced by a later draw.
-    num_moved: Chains that found no way up and start where another chain does.
-    gain: The largest gain of a chain in the ascent, in nats.
-  """
-
-  rows: np.ndarray
-  num_redrawn: int
+  rows: np.ndarray  # Unconstrained, [chains, d], in the dtype of the model.
+  num_redrawn: int  # Chains whose first start was replaced by a later draw.
+  # Chains that found no way up and start where another chain does.
   num_moved: int
-  gain: float
+  gain: float  # The largest gain of a chain in the ascent, in nats.
 
   def __str__(self):
     words = []
@@ -58,18 +52,8 @@ def draw(problem, density, num_chains, seed, is_late=lambda: False):
 
   Starts that the user does not give are uniform in unconstrained space. Starts
   without a finite density and gradient are drawn again. After 20 such attempts,
-  up to 20 more draw from the prior. Then all starts move uphill, see `ascent`.
-
-  Args:
-    problem: `problem.Problem`.
-    density: `density.Density`.
-    num_chains: Number of starts.
-    seed: [2] int32.
-    is_late: Returns whether time is up. Then the ascent stops.
-
-  Raises:
-    ValueError: If the density is not one number for each chain, or if no start
-      has a finite density.
+  up to 20 more draw from the prior. Then all starts move uphill until time is
+  up, see `ascent`.
   """
   laws = [problem.draw_starts, problem.draw_prior]
   first, is_good = None, np.zeros([num_chains], bool)
@@ -97,11 +81,8 @@ def draw(problem, density, num_chains, seed, is_late=lambda: False):
 def _without_a_start(problem, density, tried, values):
   """Returns the message for a run without starts, with advice.
 
-  Args:
-    problem: `problem.Problem`.
-    density: `density.Density`.
-    tried: The starts that were drawn last, [chains, d].
-    values: The best log densities of all chains so far, [chains].
+  The starts `tried`, [chains, d], were drawn last. `values` are the best log
+  densities of all chains so far, [chains].
   """
   is_finite = np.isfinite(values)
   found, _ = density.evaluate(tried)

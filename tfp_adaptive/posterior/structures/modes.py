@@ -46,17 +46,11 @@ _FARTHEST = 40.0
 
 
 class Exchange(NamedTuple):
-  """Replicas between the target and a wide normal distribution.
+  """Replicas between the target and a wide normal distribution."""
 
-  Attributes:
-    mean: Mean of the wide distribution, d floats.
-    factor: Cholesky factor of its covariance, d rows of d floats.
-    num_replicas: Number of temperatures.
-  """
-
-  mean: tuple
-  factor: tuple
-  num_replicas: int = _FIRST_REPLICAS
+  mean: tuple  # Mean of the wide distribution, d floats.
+  factor: tuple  # Cholesky factor of its covariance, d rows of d floats.
+  num_replicas: int = _FIRST_REPLICAS  # Number of temperatures.
 
   def kernel(self, target_log_prob_fn, num_adaptation_steps, dtype):
     """Returns the kernel, MALA at every temperature.
@@ -76,10 +70,7 @@ class Exchange(NamedTuple):
     )
 
   def after(self, barrier):
-    """Returns the `Exchange` with about 2 `barrier` + 1 replicas.
-
-    `barrier` is the communication barrier, see `tempering.replica_exchange`.
-    """
+    """Returns the `Exchange` with about 2 `barrier` + 1 replicas."""
     wanted = 2 * int(np.ceil(float(barrier))) + 1
     return self._replace(
       num_replicas=int(np.clip(wanted, self.num_replicas, _MOST_REPLICAS))
@@ -96,9 +87,7 @@ def are_apart(draws):
 
   Slow chains disagree too, but no more than their autocorrelation explains.
   Chains in different modes have a small autocorrelation, each in its own mode.
-
-  Args:
-    draws: Draws of the chains that have arrived, [n, chains, d].
+  The draws [n, chains, d] are those of chains that have arrived.
   """
   if draws.shape[-1] > arrival.MOST_COORDINATES or len(draws) < _FEWEST_DRAWS:
     return False

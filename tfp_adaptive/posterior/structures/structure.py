@@ -123,14 +123,11 @@ def choose(states, scores, learned=None, diverge=False, num_chains=1):
   Candidates are tried from simple to rich. A richer candidate must beat the
   best simpler one, see `_is_better`.
 
-  Args:
-    states: [n, d], chain after chain, each in the order of time.
-    scores: Gradients of the log density at the states, [n, d].
-    learned: Name and factor of the matrix that the chains learned. This matrix
-      was learned from many more states, so it replaces the fitted matrix of
-      that name if its loss is smaller.
-    diverge: Whether proposals of the chains diverge, see `_ENOUGH_OF_MAP`.
-    num_chains: Number of chains, which have equal shares of the pairs.
+  States and scores are [n, d], with equal shares of all chains, chain after
+  chain, each in the order of time. `learned` is the name and factor of the
+  matrix that the chains learned from many more states. It replaces the fitted
+  matrix of that name if its loss is smaller. `_ENOUGH_OF_MAP` explains
+  `diverge`.
   """
   count = len(states)
   if count < _FEWEST_PAIRS:
@@ -176,10 +173,7 @@ def choose(states, scores, learned=None, diverge=False, num_chains=1):
 def _loss_of_fit(matrix, name, pairs):
   """Returns the loss of a matrix on held-out pairs, [n, d]; NaN without a fit.
 
-  Args:
-    matrix: The candidate, an `interfaces.Preconditioner`.
-    name: Name of the candidate.
-    pairs: States and scores to fit, then held-out states and scores.
+  The pairs are states and scores to fit, then held-out states and scores.
   """
   states, scores, *_ = pairs
   try:
@@ -205,13 +199,7 @@ def _tried_map(name, pairs, drivers=(), exponents=()):
   """Returns (loss of a map on held-out pairs, its drivers and exponents).
 
   The loss is [n, d], or NaN without a fit. Drivers and exponents are a dict of
-  arguments for the builder of the map.
-
-  Args:
-    name: Name of the map.
-    pairs: States and scores to fit, then held-out states and scores.
-    drivers: Drivers, if they are known.
-    exponents: Exponents of the known drivers.
+  arguments for the builder of the map. Known drivers may be given.
   """
   states, scores, *held_out = pairs
   try:
@@ -253,12 +241,8 @@ def _loss_of_matrix(factor, states, scores, *held_out):
 def _loss(whitened, states, scores, *held_out):
   """Returns the loss on held-out pairs, [n, d].
 
-  Args:
-    whitened: Function of states and scores to y + s.
-    states: States of the fitted pairs, [n, d]. The mean of y + s over these
-      pairs is subtracted.
-    scores: Scores of the fitted pairs, [n, d].
-    *held_out: States and scores of the held-out pairs.
+  The function `whitened` takes states and scores and returns y + s. The mean of
+  y + s over the fitted pairs, `states` and `scores`, is subtracted.
   """
   centre = np.mean(whitened(states, scores), axis=0)
   return pairs_lib.robust(whitened(*held_out) - centre)
@@ -333,8 +317,8 @@ def _may_be_path(scores):
 def _is_better(loss, than):
   """Whether a loss on held-out pairs is smaller than another, beyond noise.
 
-  Draws are autocorrelated, so losses are compared by the logarithm of each
-  block's mean.
+  Draws are autocorrelated, so losses are averaged over blocks of adjacent
+  pairs. The logarithms of these means are compared.
   """
   loss, than = np.sum(loss, axis=-1), np.sum(than, axis=-1)
   if np.mean(than) - np.mean(loss) < _LEAST_GAIN:

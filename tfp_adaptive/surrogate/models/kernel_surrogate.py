@@ -47,14 +47,10 @@ class Params(
 
 
 def build(name, num_points, basis, choice=FIRST_CHOICE, online=False):
-  """Returns an `interfaces.Surrogate`.
+  """Returns an `interfaces.Surrogate` that is fitted to `num_points` draws.
 
-  Args:
-    name: Name of the surrogate.
-    num_points: Draws per fit.
-    basis: `score_matching.Basis`.
-    choice: `score_matching.Choice` of floats, the center of the first search.
-    online: Whether params have the sums that `update` needs.
+  `choice`, of floats, is the center of the first search. With `online`, params
+  have the sums that `update` needs.
   """
 
   def init(event_size, dtype, seed):

@@ -132,19 +132,11 @@ class Fitted(
 
 
 def choose(basis, data, draws, base, metrics, choice):
-  """Compares candidates around `choice` and fits the best one.
+  """Compares candidates around `choice` and returns the best one as `Fitted`.
 
-  Args:
-    basis: `Basis`.
-    data: Data of the basis, in coordinates z.
-    draws: `Draws`.
-    base: P, [d, d].
-    metrics: Lower-triangular factors T of kernel metrics, [l, d, d]; the kernel
-      takes T^-1 z.
-    choice: `Choice` to search around.
-
-  Returns:
-    `Fitted`; its coefficients are NaN if the best fit has no Cholesky factor.
+  `data` is in coordinates z, and `base` is P, [d, d]. `metrics` are
+  lower-triangular factors T of kernel metrics, [l, d, d]; the kernel takes
+  T^-1 z. Coefficients are NaN if the best fit has no Cholesky factor.
   """
   stage = control_flow.in_stage
   few = stage(_at_most, draws)
@@ -187,15 +179,11 @@ def choose(basis, data, draws, base, metrics, choice):
 
 
 def add(basis, params, points):
-  """Returns coefficients and `Sums` of a fit with draws [b, d] added.
+  """Returns coefficients and `Sums` of a fit with draws z, [b, d], added.
 
   Bandwidth, metric, frame and r n do not change, so that the factor is updated
-  by b d columns. Rows that are not finite are left out.
-
-  Args:
-    basis: `Basis` with `features`.
-    params: `kernel_surrogate.Params` in float64.
-    points: z, [b, d].
+  by b d columns. Rows that are not finite are left out. `basis` has `features`,
+  and `params` are `kernel_surrogate.Params` in float64.
   """
   is_finite = tf.reduce_all(tf.math.is_finite(points), axis=-1, keepdims=True)
   points = tf.where(is_finite, points, 0.0)

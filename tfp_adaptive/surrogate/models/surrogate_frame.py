@@ -60,18 +60,12 @@ def start(event_size, dtype):
 
 
 def from_draws(points, weights, scores):
-  """Returns the frame of draws [n, d] and kernel metrics to try in it.
+  """Returns the `Frame` of draws [n, d], P of the Gaussian base, and metrics.
 
-  Args:
-    points: [n, d].
-    weights: [n].
-    scores: Scores of the last fit at the points, [n, d].
-
-  Returns:
-    `Frame`, with reach NaN if the draws are one point; P of the Gaussian base
-    in coordinates z, [d, d]; and lower-triangular factors of metrics,
-    [3, d, d]. The metrics are those of the coordinates z, of the covariance,
-    and of x up to a scale.
+  The reach is NaN if the draws are one point. P is in coordinates z, [d, d].
+  Metrics are lower-triangular factors, [3, d, d], to try in the frame: those of
+  the coordinates z, of the covariance, and of x up to a scale. `scores` are
+  those of the last fit at the points, [n, d].
   """
   mean, covariance = weighted_points.moments(points, weights)
   size = ps.shape(points)[-1]
@@ -111,7 +105,7 @@ def whiten(frame, x):
 
 
 def fade(frame, x):
-  """Returns the factor that reduces the score, in (0, 1], [..., 1]."""
+  """Returns the number in (0, 1] that multiplies the score, [..., 1]."""
   ratio = _squared_distance(frame, x) / frame.reach
   return 1.0 / tf.maximum(ratio, 1.0)[..., tf.newaxis] ** 2
 

@@ -36,15 +36,7 @@ class Natural(
 
 
 def of_scale(size, drivers, scale, is_path, is_bent=False):
-  """Returns the `Natural` of a multiple of the identity.
-
-  Args:
-    size: d, int.
-    drivers: Ints; there is one more term than drivers.
-    scale: The multiple, [].
-    is_path: Whether there are edges.
-    is_bent: Whether there are products of drivers.
-  """
+  """Returns the `Natural` of `scale`, [], times the identity."""
   count = len(drivers)
   num_inputs = count + is_bent * count * (count + 1) // 2
   zeros = tf.zeros([1 + count, size], scale.dtype)

@@ -114,10 +114,8 @@ def _init_layer(num_inputs, num_outputs, hidden_sizes, dtype, seed):
 class _RealNVP(tfb.Bijector):
   """Pairs of coupling layers; one pass gives the rows and the log det.
 
-  Attributes:
-    layers: Functions from one half of the coordinates to the scale and shift of
-      the other, in the order in which they are applied.
-    orders: Order of the coordinates for each pair.
+  Each layer is a function from one half of the coordinates to the scale and
+  shift of the other. `orders` has the order of the coordinates for each pair.
   """
 
   def __init__(self, layers, orders):

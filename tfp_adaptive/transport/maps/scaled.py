@@ -25,13 +25,7 @@ _GAIN = 10.0
 class ScaledParams(
   collections.namedtuple('ScaledParams', ['raw_scale', 'network'])
 ):
-  """Params of a scaled transport.
-
-  Attributes:
-    raw_scale: A tenth of the log of the scale of every coordinate,
-      [event_size].
-    network: Params of the network, any structure of Tensors.
-  """
+  """A tenth of the log scales, [event_size], and params of the network."""
 
   __slots__ = ()
 
