@@ -13,8 +13,6 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.core import custom_gradient
 
-__all__ = ['ImproperUniform', 'has_flat_part']
-
 tfb = tfp.bijectors
 tfd = tfp.distributions
 

@@ -9,14 +9,6 @@ from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import stack
 from tfp_adaptive.interfaces import types
 
-__all__ = [
-  'as_tfp_kernel',
-  'cost_per_step',
-  'frozen',
-  'learned_covariance',
-  'learned_factor',
-]
-
 
 def frozen(
   kernel: tfp.mcmc.TransitionKernel, results: types.Structure

@@ -12,15 +12,6 @@ from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import structures
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = [
-  'AdaptationWrapper',
-  'choose',
-  'counted',
-  'is_alive',
-  'is_finite',
-  'mean_accept_prob',
-]
-
 _MOST_COUNTED = 2**30
 
 

@@ -13,19 +13,6 @@ from typing import TypeVar
 import numpy as np
 import tensorflow as tf
 
-__all__ = [
-  'by_keyword',
-  'check_accept_prob',
-  'check_gain',
-  'check_count',
-  'check_inner_share',
-  'check_num_adaptation_steps',
-  'check_positive',
-  'check_seed',
-  'check_share',
-  'is_int',
-]
-
 # Old name of an argument -> (new name, what to write).
 _RENAMED = {
   'randomize_num_steps': (

@@ -16,8 +16,6 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import stack
 
-__all__ = ['check_promised', 'code', 'fitted', 'promised', 'steps']
-
 _PROMISED = contextvars.ContextVar('promised', default=())
 
 

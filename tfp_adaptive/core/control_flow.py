@@ -2,8 +2,6 @@
 
 import tensorflow as tf
 
-__all__ = ['apply_if', 'in_stage']
-
 
 def apply_if(predicate, function, *values):
   """Returns `function(*values)` if the predicate holds, else `values`, a tuple.

@@ -13,8 +13,6 @@ import tensorflow as tf
 
 from tfp_adaptive.core import tfp_private
 
-__all__ = ['custom_gradient', 'let_go']
-
 
 def custom_gradient(function):
   """Decorates as `tf.custom_gradient` does; all arguments must be Tensors."""

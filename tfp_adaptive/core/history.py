@@ -13,17 +13,6 @@ from tfp_adaptive.core import merging
 from tfp_adaptive.core import random
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = [
-  'History',
-  'add',
-  'effective_size',
-  'from_draws',
-  'in_order',
-  'spread',
-  'start',
-  'weights',
-]
-
 _RECENCY = 2.0
 _MOST_SEEN = 2**30  # Keeps the count from an overflow of int32.
 

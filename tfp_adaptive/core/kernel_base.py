@@ -15,8 +15,6 @@ from tfp_adaptive.core import shown
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.interfaces.families import Cost
 
-__all__ = ['Kernel', 'StepKind', 'Wrapper', 'nothing_learned']
-
 
 class StepKind(NamedTuple):
   """The kind of a step, for `cost_at`.

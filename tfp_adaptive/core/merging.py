@@ -6,16 +6,6 @@ shard. Results that need other rules derive from `Merging`.
 
 import tensorflow as tf
 
-__all__ = [
-  'Merging',
-  'counted',
-  'first',
-  'largest',
-  'mean',
-  'merged',
-  'stacked',
-]
-
 
 class Merging:
   """Base of the namedtuples whose fields have rules of their own.

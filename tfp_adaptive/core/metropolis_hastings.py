@@ -17,8 +17,6 @@ from tfp_adaptive.core import random
 from tfp_adaptive.core import shown
 from tfp_adaptive.core import tfp_private
 
-__all__ = ['MetropolisHastings']
-
 _ONE_STEP_FIELDS = ('seed', 'noise', 'trajectory')
 _LAW_FIELDS = (
   'preconditioner_params',

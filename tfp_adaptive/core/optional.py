@@ -2,8 +2,6 @@
 
 import importlib
 
-__all__ = ['load']
-
 
 def load(module, user, extra):
   """Returns a module, or refuses with the command that installs it.

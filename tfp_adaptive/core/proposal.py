@@ -17,13 +17,6 @@ from tfp_adaptive.core import stochastic_target
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = [
-  'ProposalResults',
-  'UncalibratedProposal',
-  'check_log_prob',
-  'constant',
-]
-
 _SHARD_SALT = 101  # Folded into a step's seed.
 
 

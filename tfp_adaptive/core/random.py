@@ -17,8 +17,6 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import trigonometry
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['fold_in', 'log_uniform', 'normal', 'sanitize', 'split', 'uniform']
-
 
 def sanitize(seed):
   """Returns a [2] int32 seed with non-negative words.

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-__all__ = ['acceptance', 'at_bounds', 'chain_name', 'chain_names']
-
 _FEWEST_DECISIONS = 500  # With fewer decisions the acceptance rate is noise.
 _WIDEST_MISS = 0.15  # A larger error of the acceptance rate gets a warning.
 _MOST_NAMES = 10

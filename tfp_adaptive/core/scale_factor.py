@@ -7,15 +7,6 @@ from tfp_adaptive.core.custom_gradient import custom_gradient
 from tfp_adaptive.core.state_parts import as_rows
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = [
-  'apply',
-  'around',
-  'at',
-  'positive',
-  'scaled',
-  'unapply',
-  'zero_tangent',
-]
 _LEAST = 1e-15  # The square of its inverse is finite in float32.
 
 

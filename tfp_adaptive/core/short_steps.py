@@ -41,8 +41,6 @@ from tfp_adaptive.core import random
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import tfp_private
 
-__all__ = ['ShortSteps', 'ShortStepsResults', 'around', 'check_share', 'draw']
-
 _SHORTEST = 0.1
 _SHARE = 0.2  # Share of short steps if a narrow region was found.
 _MOST_LOST = 1e-3  # More log ratios of at most `_NEVER` show a narrow region.

@@ -15,8 +15,6 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 
-__all__ = ['function', 'kernel', 'remembers_call']
-
 _Arguments = ParamSpec('_Arguments')
 _Part = TypeVar('_Part')
 

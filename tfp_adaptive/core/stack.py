@@ -11,28 +11,6 @@ from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import structures
 from tfp_adaptive.core import tfp_private
 
-__all__ = [
-  'cost',
-  'first_with',
-  'frozen',
-  'gradients',
-  'inner_results',
-  'inner_state',
-  'is_short',
-  'kernels',
-  'levels',
-  'metropolis_hastings_results',
-  'num_adaptation_steps',
-  'ours',
-  'ours_of',
-  'parameters',
-  'proposal_results',
-  'recorded',
-  'replaced',
-  'scalars',
-  'target_log_prob',
-]
-
 # Fields that hold the results of the kernel inside.
 _INNER = ('accepted_results', 'inner_results')
 

@@ -10,21 +10,6 @@ from tfp_adaptive.core import structures
 from tfp_adaptive.core import target_call
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = [
-  'as_rows',
-  'as_tensors',
-  'event_size',
-  'flatten',
-  'fresh',
-  'names',
-  'num_chains',
-  'of_flat',
-  'part_sizes',
-  'unflatten_like',
-  'value',
-  'value_and_gradient',
-]
-
 
 def as_tensors(init_state):
   """Returns a start as Tensors; refuses parts that are not floating."""

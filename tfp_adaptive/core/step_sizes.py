@@ -20,14 +20,6 @@ from tfp_adaptive.core import shown
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import tfp_private
 
-__all__ = [
-  'DualAveragingStepSizeAdaptation',
-  'bounded',
-  'change',
-  'largest',
-  'tuned',
-]
-
 
 def largest(dtype):
   """Returns the upper bound of s, 4e9 in float32; its inverse is the lower."""

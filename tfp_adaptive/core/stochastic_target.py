@@ -23,13 +23,6 @@ from tfp_adaptive.core import random
 from tfp_adaptive.core import shown
 from tfp_adaptive.core import state_parts
 
-__all__ = [
-  'bootstrap_seed',
-  'check',
-  'evaluate',
-  'split_seed',
-]
-
 # Seed of the estimate at the start; TFP's `bootstrap_results` takes no seed.
 _BOOTSTRAP_SEED = (20090401, 697725)
 

@@ -4,8 +4,6 @@ No type says that a tuple has names. TFP's `StructTuple` is no namedtuple of
 Python either, but has the same methods.
 """
 
-__all__ = ['as_dict', 'fields', 'is_namedtuple', 'is_sequence']
-
 
 def is_namedtuple(value):
   """Returns whether a value is a namedtuple or a `StructTuple` of TFP."""

@@ -13,8 +13,6 @@ import tensorflow as tf
 from tfp_adaptive.core import structures
 from tfp_adaptive.core import tfp_private
 
-__all__ = ['TargetError', 'call', 'explained', 'failed']
-
 # Only these errors are explained. Users may raise other errors on purpose.
 _FAILURES = (
   tf.errors.InvalidArgumentError,

@@ -7,8 +7,6 @@ import math
 
 import tensorflow as tf
 
-__all__ = ['cos_and_sin', 'rotated_cos_and_sin']
-
 
 def cos_and_sin(angle):
   """Returns cos and sin of `angle`, radians."""

@@ -15,8 +15,6 @@ import tensorflow as tf
 
 from tfp_adaptive.core.tfp_private import pfor
 
-__all__ = ['in_step']
-
 _KINDS = 'While', 'StatelessWhile'
 _LOCK = threading.RLock()
 

@@ -11,8 +11,6 @@ derivative of a sliced target raises a LookupError. The gradient is
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
-__all__ = ['register']
-
 
 def register():
   """Registers the gradient, unless it is registered already."""

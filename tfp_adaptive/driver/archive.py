@@ -22,19 +22,6 @@ import numpy as np
 
 from tfp_adaptive.interfaces import types
 
-__all__ = [
-  'Damaged',
-  'pack',
-  'read_bytes',
-  'seal',
-  'seal_text',
-  'sync',
-  'unpack',
-  'unseal',
-  'unseal_text',
-  'write',
-]
-
 Arrays = dict[str, np.ndarray]
 
 _NUM_SYNCS = 16

@@ -22,14 +22,6 @@ from tfp_adaptive.driver import compilation_cache
 from tfp_adaptive.driver import program_digest
 from tfp_adaptive.interfaces import types
 
-__all__ = [
-  'Block',
-  'build',
-  'default_trace',
-  'refused_operation',
-  'sample_stats',
-]
-
 _DIVERGENCE = -1000.0  # Largest log acceptance ratio of a divergence.
 # Operations whose size is the block length. Digests leave this size out,
 # because it does not affect the draws.

@@ -12,8 +12,6 @@ import tensorflow as tf
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.driver import quiet
 
-__all__ = ['check']
-
 _HANGING = set()  # Process ids of children forked after TensorFlow had run.
 
 

@@ -18,8 +18,6 @@ import numpy as np
 from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import run_identity
 
-__all__ = ['Checkpoint', 'CheckpointError', 'State', 'writing']
-
 _STATE = 'state.npz'
 _LAYOUT = 3  # Version of the files, part of the identity of a run.
 

@@ -23,8 +23,6 @@ import types
 
 import numpy as np
 
-__all__ = ['digest']
-
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _DEEPEST = 50
 _MOST_PARTS = 20_000

@@ -18,8 +18,6 @@ import tensorflow as tf
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.interfaces import types
 
-__all__ = ['cache_compilations', 'number_names']
-
 _VARIABLE = 'TF_XLA_FLAGS'
 _FLAG = '--tf_xla_persistent_cache_directory='
 _OF_DEVICES = '--tf_xla_persistent_cache_device_types=CPU'

@@ -23,20 +23,6 @@ from scipy import special
 
 from tfp_adaptive.driver import nested_rhat
 
-__all__ = [
-  'Diagnosis',
-  'FEWEST_DRAWS',
-  'FEWEST_RANKED',
-  'LARGEST_RHAT',
-  'LEAST_ESS',
-  'MOST_AT_ONCE',
-  'diagnose',
-  'thinning',
-  'thinning_of',
-  'worst',
-  'worst_of',
-]
-
 # With fewer draws, even a good run may have an R-hat above 1.01.
 FEWEST_DRAWS = 100
 LARGEST_RHAT = 1.01

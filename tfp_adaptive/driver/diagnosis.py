@@ -10,16 +10,6 @@ from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core import target_call
 from tfp_adaptive.driver import convergence
 
-__all__ = [
-  'accept_rate',
-  'check_starts',
-  'has_prior_apart',
-  'kernel_names',
-  'warnings_after',
-  'warnings_before',
-  'worst_coordinates',
-]
-
 
 def kernel_names(kernel):
   """Returns the class names of a stack of kernels, outermost first."""

@@ -23,8 +23,6 @@ from tfp_adaptive.driver import to_arviz
 from tfp_adaptive.driver import zarr_arrays
 from tfp_adaptive.driver.lazy_draws import LazyDraws
 
-__all__ = ['DrawsOnDisk']
-
 _TREE, _TRACE = 'draws.zarr', 'trace.zarr'
 _STATS = 'sample_stats'
 _TREE_GROUPS = ('posterior', _STATS)

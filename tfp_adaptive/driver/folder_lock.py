@@ -16,7 +16,6 @@ try:
 except ImportError:  # On Windows, a second writer is not detected.
   fcntl = None
 
-__all__ = ['NAME', 'FolderError', 'held']
 
 NAME = '.lock'
 

@@ -12,8 +12,6 @@ import tensorflow as tf
 
 from tfp_adaptive.driver import program_digest
 
-__all__ = ['Entry', 'Known']
-
 _MOST = 4  # Most programs to keep; each takes some megabytes.
 _LARGEST = 2**26  # Most bytes of a program to keep, with its data.
 _HANDLES = (tf.resource, tf.variant)

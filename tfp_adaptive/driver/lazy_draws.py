@@ -13,8 +13,6 @@ import numpy as np
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import convergence
 
-__all__ = ['LazyDraws']
-
 _ALL = slice(None)
 
 

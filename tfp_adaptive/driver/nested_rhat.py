@@ -24,8 +24,6 @@ Nested R-hat, https://arxiv.org/abs/2110.13017, section 3.
 
 import numpy as np
 
-__all__ = ['FEWEST_CHAINS', 'by_beginning', 'nested_rhat']
-
 # With fewer chains, the noise of small groups alone raises R to 1.01.
 FEWEST_CHAINS = 256
 _NUM_GROUPS = 16

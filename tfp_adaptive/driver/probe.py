@@ -25,8 +25,6 @@ import tensorflow as tf
 from tfp_adaptive.core import structures
 from tfp_adaptive.interfaces import types
 
-__all__ = ['differences', 'fields_of_density', 'points', 'read']
-
 # Most numbers kept for an array. Longer arrays are reduced to this many sums.
 _NUM_KEPT = 128
 _GOLDEN = 0.6180339887498949

@@ -14,8 +14,6 @@ import hashlib
 import numpy as np
 import tensorflow as tf
 
-__all__ = ['Program', 'describe']
-
 # Attributes that only name or place a computation.
 _NO_CONTENT = frozenset(
   ['config', 'config_proto', 'container', 'executor_type', 'shared_name']

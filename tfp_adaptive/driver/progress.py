@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ['SHOWN', 'SILENT', 'Progress', 'Reports', 'Stopped', 'Update', 'say']
-
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_BARS = 0.1
 _SECONDS_BETWEEN_TICKS = 1.0

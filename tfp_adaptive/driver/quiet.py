@@ -22,8 +22,6 @@ import subprocess
 import sys
 import warnings
 
-__all__ = ['filtered', 'start', 'while_freezing']
-
 _LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
 _STDERR = 2
 _PACKAGE = __name__.split('.')[0]

@@ -5,8 +5,6 @@
 
 import numpy as np
 
-__all__ = ['InMemory']
-
 
 class InMemory:
   """The records of a run, one array per leaf, filled block by block.

@@ -14,8 +14,6 @@ from tfp_adaptive.driver import to_arviz
 from tfp_adaptive.driver.lazy_draws import LazyDraws
 from tfp_adaptive.interfaces import types
 
-__all__ = ['SampleResult', 'attributes', 'describe_plan', 'describe_run']
-
 
 class SampleResult(
   collections.namedtuple(

@@ -8,8 +8,6 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import arguments
 from tfp_adaptive.driver import calling
 
-__all__ = ['check', 'check_folders']
-
 
 def check(
   kernel,

@@ -21,8 +21,6 @@ from tfp_adaptive.driver import diagnosis
 from tfp_adaptive.driver import probe
 from tfp_adaptive.driver import program_digest
 
-__all__ = ['describe', 'differences', 'versions']
-
 # Entries that `differences` describes in words of its own.
 _IN_WORDS = (
   'settings',

@@ -39,8 +39,6 @@ from tfp_adaptive.driver.result import describe_run
 from tfp_adaptive.driver.result import SampleResult
 from tfp_adaptive.interfaces import types
 
-__all__ = ['Cut', 'Start', 'sample', 'sample_more', 'sample_until']
-
 _MAX_BLOCK_BYTES = 2**26
 _MAX_BLOCK_STEPS = 1000
 # A run with a time limit begins with a block of few steps. Each later block

@@ -20,8 +20,6 @@ from tfp_adaptive.core import merging
 from tfp_adaptive.core import random
 from tfp_adaptive.core import stack
 
-__all__ = ['Sharded', 'device_names', 'next_merge']
-
 _LONGEST_INTERVAL = 256  # Most steps between two merges.
 _GROWTH = 4  # After n steps, the next merge is n / 4 steps later, at least 1.
 _SALT = 1_000_003  # Separates the seeds of shards from the seeds of steps.

@@ -11,17 +11,6 @@ import tensorflow as tf
 from tfp_adaptive._version import __version__
 from tfp_adaptive.core import state_parts
 
-__all__ = [
-  'allowed_names',
-  'are_names',
-  'checked_names',
-  'described',
-  'opened',
-  'sample_stats',
-  'tree',
-  'variables',
-]
-
 _NAMES = dict(is_accepted='accepted', hyper_is_accepted='hyper_accepted')
 _GROUPS = ('posterior', 'sample_stats')
 _LOG_PROB_NAMES = ('lp', 'log_likelihood')

@@ -12,14 +12,6 @@ import numpy as np
 
 from tfp_adaptive.driver import convergence
 
-__all__ = [
-  'BlockArray',
-  'Damaged',
-  'check_installed',
-  'consolidate',
-  'make_group',
-]
-
 _COORDINATE_ROWS = 2**20
 # Chunks of zeros are written too, because otherwise their files would be
 # missing, as if lost.

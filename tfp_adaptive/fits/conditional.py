@@ -30,8 +30,6 @@ from tfp_adaptive.fits import matrix
 from tfp_adaptive.fits import natural as natural_lib
 from tfp_adaptive.fits import pairs as pairs_lib
 
-__all__ = ['Fitted', 'Params', 'fit', 'in_units', 'regress', 'start']
-
 _NUM_ROUNDS = 3  # Each regression gives the weights of the next.
 _RIDGE = 1e-6  # Relative increase of the diagonal of normal equations.
 # A pair in a narrow region may have a leverage (P x)^2 / P of a million.

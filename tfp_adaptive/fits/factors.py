@@ -17,8 +17,6 @@ respect to the terms.
 
 import numpy as np
 
-__all__ = ['Diagonal', 'Path', 'after', 'before', 'of_terms']
-
 
 def of_terms(natural, terms):
   """Returns the factors of P(u), a `Diagonal` or a `Path`, at terms [n, T]."""

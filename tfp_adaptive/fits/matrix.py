@@ -7,8 +7,6 @@ geometric mean X # Y^-1.
 
 import numpy as np
 
-__all__ = ['factor', 'factor_of_mean', 'fit', 'fit_diagonal']
-
 # As in `linear.fisher_fit`.
 _FEWEST_STATES, _SHRINKAGE = 0.5, 0.1
 

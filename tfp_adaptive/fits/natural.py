@@ -15,17 +15,6 @@ import numpy as np
 from tfp_adaptive.fits import factors
 from tfp_adaptive.fits import pairs
 
-__all__ = [
-  'Natural',
-  'forward',
-  'inputs',
-  'inverse',
-  'of_scale',
-  'pulled_back',
-  'terms',
-  'whitened',
-]
-
 _MOST_LOG_TERM = 30.0
 
 

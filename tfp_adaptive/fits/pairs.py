@@ -4,16 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = [
-  'Pairs',
-  'normalized',
-  'pick',
-  'robust',
-  'standardize',
-  'thinned',
-  'without_odd',
-]
-
 _LARGEST_SCORE = 10.0  # Times the typical size. Larger ones have less weight.
 _TINY = 1e-30
 

@@ -8,8 +8,6 @@ from tfp_adaptive.fits import conditional
 from tfp_adaptive.fits import natural as natural_lib
 from tfp_adaptive.fits import pairs as pairs_lib
 
-__all__ = ['MOST_DRIVERS', 'find']
-
 MOST_DRIVERS = 3
 _MOST_PAIRS = 500  # Most pairs that a search uses.
 _FEWEST_PAIRS = 100  # With fewer pairs there is no search.

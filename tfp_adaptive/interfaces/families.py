@@ -11,15 +11,6 @@ from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 
-__all__ = [
-  'Cost',
-  'Covariance',
-  'GaussianPrior',
-  'Smoother',
-  'Surrogate',
-  'Transport',
-]
-
 
 class GaussianPrior(NamedTuple):
   """A prior N(mean, C) of a latent field x, and functions of its covariance C.

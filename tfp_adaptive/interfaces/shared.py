@@ -24,20 +24,6 @@ from typing import Any
 from typing import NamedTuple
 from typing import Protocol
 
-__all__ = [
-  'Criterion',
-  'Feedback',
-  'MapParams',
-  'Optimizer',
-  'Preconditioner',
-  'ProblemSize',
-  'Proposal',
-  'Replay',
-  'ScaleFactor',
-  'Slopes',
-  'Transition',
-]
-
 
 class Proposal(Protocol):
   """An uncalibrated kernel with the additional methods that adaptations call.

@@ -13,17 +13,6 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.interfaces.shared import Preconditioner
 
-__all__ = [
-  'DataTree',
-  'LogProbFn',
-  'Model',
-  'NumSteps',
-  'Path',
-  'Preconditioners',
-  'Seed',
-  'Structure',
-]
-
 # A Tensor or an array, or a list, tuple, namedtuple or dict of them.
 Structure = Any
 # ArviZ's class; the package is optional.

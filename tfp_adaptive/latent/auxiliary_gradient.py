@@ -22,11 +22,6 @@ from tfp_adaptive.core import random
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.latent import latent_proposal
 
-__all__ = [
-  'UncalibratedAuxiliaryGradient',
-  'auxiliary_gradient',
-]
-
 
 @arguments.by_keyword('auxiliary_gradient(log_likelihood_fn, 500, prior=prior)')
 def auxiliary_gradient(

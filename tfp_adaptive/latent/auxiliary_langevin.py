@@ -20,12 +20,6 @@ from tfp_adaptive.interfaces import types
 from tfp_adaptive.latent import latent_proposal
 from tfp_adaptive.latent.auxiliary_gradient import UncalibratedAuxiliaryGradient
 
-__all__ = [
-  'FLAT',
-  'UncalibratedAuxiliaryLangevin',
-  'auxiliary_langevin',
-]
-
 
 @arguments.by_keyword('auxiliary_langevin(target_log_prob_fn, 500)')
 def auxiliary_langevin(

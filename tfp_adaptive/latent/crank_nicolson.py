@@ -22,11 +22,6 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.latent import latent_proposal
 
-__all__ = [
-  'UncalibratedCrankNicolson',
-  'crank_nicolson',
-]
-
 
 @arguments.by_keyword('crank_nicolson(log_likelihood_fn, 500, prior=prior)')
 def crank_nicolson(

@@ -22,12 +22,6 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.latent import latent_proposal
 
-__all__ = [
-  'EllipticalSlice',
-  'EllipticalSliceResults',
-  'elliptical_slice',
-]
-
 # After about 40 shrinks all angles in the bracket give the state itself, in
 # float64. If f is deterministic, f is high enough there.
 _MAX_SHRINKS = 100

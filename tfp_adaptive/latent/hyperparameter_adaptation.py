@@ -35,12 +35,6 @@ from tfp_adaptive.latent.elliptical_slice import EllipticalSlice
 from tfp_adaptive.latent.hyperparameters import LatentGaussianHyperparameters
 from tfp_adaptive.latent.marginal_gradient import UncalibratedMarginalGradient
 
-__all__ = [
-  'HyperparameterAdaptation',
-  'HyperparameterAdaptationResults',
-  'latent_gaussian_hyperparameters',
-]
-
 # w_t = 2 / (t + 2) gives the mean with weights proportional to t, which forgets
 # the start of the chain.
 _GAIN = 2.0

@@ -14,8 +14,6 @@ from tfp_adaptive.core import random
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.latent import latent_proposal
 
-__all__ = ['Landing', 'gibbs_move', 'joint_move']
-
 
 class Landing(
   collections.namedtuple(

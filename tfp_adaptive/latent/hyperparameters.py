@@ -21,8 +21,6 @@ from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.latent import hyperparameter_moves
 
-__all__ = ['LatentGaussianHyperparameters', 'LatentHyperparameterResults']
-
 
 class LatentHyperparameterResults(
   collections.namedtuple(

@@ -22,17 +22,6 @@ from tfp_adaptive.core import step_sizes
 from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = [
-  'REFUSAL',
-  'LatentResults',
-  'Point',
-  'UncalibratedLatentProposal',
-  'adapted',
-  'dot',
-  'noise_like',
-  'with_short_steps',
-]
-
 # Factor of delta, a variance; the shortest step has 1/1000 of the length.
 _SHORTEST = 1e-6
 

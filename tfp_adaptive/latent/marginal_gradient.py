@@ -16,11 +16,6 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.interfaces import types
 from tfp_adaptive.latent import latent_proposal
 
-__all__ = [
-  'UncalibratedMarginalGradient',
-  'marginal_gradient',
-]
-
 
 @arguments.by_keyword('marginal_gradient(log_likelihood_fn, 500, prior=prior)')
 def marginal_gradient(

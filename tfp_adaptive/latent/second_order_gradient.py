@@ -32,12 +32,6 @@ from tfp_adaptive.latent import latent_proposal
 from tfp_adaptive.latent.priors import markov_prior
 from tfp_adaptive.linalg import banded_cholesky as cholesky
 
-__all__ = [
-  'Expansion',
-  'UncalibratedSecondOrderGradient',
-  'second_order_gradient',
-]
-
 
 class Expansion(collections.namedtuple('Expansion', ['gradient', 'curvature'])):
   """Gradient and diagonal Hessian of f, not clipped, [chains..., d] each."""

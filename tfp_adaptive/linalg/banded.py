@@ -25,8 +25,6 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import banded_scan
 from tfp_adaptive.linalg import bidiagonal
 
-__all__ = ['multiply', 'outer', 'solve']
-
 
 def solve(bands, rows, adjoint=False, parallel=None):
   """Returns B^-1 r for every row r, or B^-T r, [n, d].

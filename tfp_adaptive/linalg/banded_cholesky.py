@@ -22,16 +22,6 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import banded
 from tfp_adaptive.linalg import banded_scan
 
-__all__ = [
-  'Factor',
-  'draw',
-  'factorize',
-  'multiply',
-  'multiply_factor',
-  'solve',
-  'solve_factor',
-]
-
 
 class Factor(NamedTuple):
   """M = W^T D W by its diagonals."""

@@ -24,8 +24,6 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg.symmetric import symmetric_part
 
-__all__ = ['factorize', 'is_preferred', 'substitute']
-
 
 def is_preferred(parallel=None):
   """Returns whether to use scans instead of loops; `parallel` if it is given.

@@ -11,8 +11,6 @@ from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['recursion']
-
 _MOST_BYTES, _MOST_COORDINATES = 160, 8  # Bounds for one iteration.
 
 

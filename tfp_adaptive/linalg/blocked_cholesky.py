@@ -9,8 +9,6 @@ import tensorflow as tf
 
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['cholesky', 'update']
-
 _BLOCK = 8
 _LARGEST = 700  # Above this size XLA is as fast, with its larger blocks.
 

@@ -25,8 +25,6 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import blocked_cholesky
 from tfp_adaptive.linalg.symmetric import symmetric_part
 
-__all__ = ['factor_of_mean']
-
 _MOST_STEPS = 80  # Enough for eigenvalues of 1e-24.
 _TOLERANCE = 1e-4  # Bound of |I - S R| before the last step, which squares it.
 _NEAR = 0.5  # Below this value every step squares |I - S R|, up to rounding.

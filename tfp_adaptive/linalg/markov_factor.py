@@ -23,8 +23,6 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.core import custom_gradient
 
-__all__ = ['factor', 'solve', 'solve_adjoint']
-
 
 def factor(slack, weight, sign):
   """Returns the diagonal L[t, t] and the subdiagonal L[t + 1, t], [n, d] each.

@@ -2,8 +2,6 @@
 
 import tensorflow as tf
 
-__all__ = ['symmetric_part']
-
 
 def symmetric_part(matrix):
   """Returns (A + A^T) / 2 of A, [..., d, d].

@@ -33,12 +33,6 @@ from tfp_adaptive.linear import schedule
 from tfp_adaptive.linear.random_walk import UncalibratedPreconditionedRandomWalk
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
-__all__ = [
-  'MomentBasedAdaptation',
-  'MomentBasedAdaptationResults',
-  'adaptive_metropolis',
-]
-
 _MEAN_RATE = 0.01  # a, if `shape_rate` is given; else a = b.
 _SCALE_RATE = 0.01  # c.
 

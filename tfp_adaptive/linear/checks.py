@@ -3,13 +3,6 @@
 from tfp_adaptive import interfaces
 from tfp_adaptive.core.proposal import UncalibratedProposal
 
-__all__ = [
-  'check_gradient_adaptation',
-  'check_has_tangent',
-  'check_is_exact',
-  'check_optimizer',
-]
-
 
 def check_gradient_adaptation(criterion, optimizer, proposal, learner):
   """Refuses criterion, optimizer and innermost kernel that do not match."""

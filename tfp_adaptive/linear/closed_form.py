@@ -26,12 +26,6 @@ from tfp_adaptive.linear import num_steps
 from tfp_adaptive.linear import scale_search
 from tfp_adaptive.linear import trajectory_length
 
-__all__ = [
-  'ClosedFormAdaptation',
-  'ClosedFormAdaptationResults',
-  'Gradients',
-]
-
 _RATE = 0.0075  # Least rate of log s; 0.015 for log s^2, as in Titsias (2023).
 _FIRST_RATE = 0.5
 

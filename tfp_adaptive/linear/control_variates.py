@@ -39,15 +39,6 @@ multiple of I.
 
 import tensorflow as tf
 
-__all__ = [
-  'bounded',
-  'center',
-  'direction_balance',
-  'fast_control_variate',
-  'mean_slope',
-  'state_balance',
-]
-
 _SLOPE_SMOOTHING = 0.1
 _MAX_SLOPE = 2.0
 _MAX_LOG_RATIO = 5.0  # A chain with a larger |r| is hardly stationary.

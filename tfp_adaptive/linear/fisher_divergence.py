@@ -64,13 +64,6 @@ from tfp_adaptive.linear.hamiltonian import (
 from tfp_adaptive.linear.langevin import UncalibratedPreconditionedLangevin
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
-__all__ = [
-  'FisherDivergenceAdaptation',
-  'UncalibratedMomentumHamiltonian',
-  'fisher_divergence_hamiltonian',
-  'fisher_divergence_langevin',
-]
-
 _PRIOR_STEPS = 1.0  # Weight of the start in the means, in steps.
 _FIRST_FIT = 2.0  # Step of the first fit; the intervals then grow.
 _MOVE_GAIN = 2.0  # Gain of the moves, in units of the gain of the means.

@@ -15,17 +15,6 @@ from tfp_adaptive.core import history
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = [
-  'correlation_share',
-  'factor',
-  'fit',
-  'fit_and_gain',
-  'loss',
-  'moved',
-  'next_time',
-  'shrunk',
-]
-
 _NUM_MOVES = 30  # Moves of a fit, for structures without another fit.
 # With fewer states for each dimension than the first number, correlations are
 # dropped. With more, they are shrunk by at most the second number.

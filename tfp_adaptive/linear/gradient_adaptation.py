@@ -19,8 +19,6 @@ from tfp_adaptive.core import tfp_private
 from tfp_adaptive.linear import checks
 from tfp_adaptive.linear import scale_search
 
-__all__ = ['GradientBasedAdaptation', 'GradientBasedAdaptationResults']
-
 
 class GradientBasedAdaptationResults(
   merging.Merging,

@@ -31,11 +31,6 @@ from tfp_adaptive.linear.criteria.generalized_speed_measure import default_rule
 from tfp_adaptive.linear.gradient_adaptation import GradientBasedAdaptation
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
-__all__ = [
-  'UncalibratedPreconditionedHamiltonian',
-  'entropy_adaptive_hamiltonian',
-]
-
 
 @arguments.by_keyword(
   'entropy_adaptive_hamiltonian(target_log_prob_fn, 500, num_leapfrog_steps=3)',

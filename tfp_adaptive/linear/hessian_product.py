@@ -6,8 +6,6 @@ from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import xla_gradients
 from tfp_adaptive.core.custom_gradient import custom_gradient
 
-__all__ = ['METHODS', 'hessian_product', 'live_gradient']
-
 METHODS = ('autodiff', 'finite_difference')
 
 

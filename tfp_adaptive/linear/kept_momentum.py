@@ -35,14 +35,6 @@ from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import num_steps
 
-__all__ = [
-  'Kept',
-  'KeepsMomentum',
-  'KeptTrajectory',
-  'MomentumMetropolisHastings',
-  'accepted',
-]
-
 _DAMPING = 1.25
 
 

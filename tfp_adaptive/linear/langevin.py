@@ -30,11 +30,6 @@ from tfp_adaptive.linear.criteria.generalized_speed_measure import (
 from tfp_adaptive.linear.gradient_adaptation import GradientBasedAdaptation
 from tfp_adaptive.preconditioners.per_part import as_preconditioner
 
-__all__ = [
-  'UncalibratedPreconditionedLangevin',
-  'gradient_adaptive_langevin',
-]
-
 
 @arguments.by_keyword('gradient_adaptive_langevin(target_log_prob_fn, 500)')
 def gradient_adaptive_langevin(

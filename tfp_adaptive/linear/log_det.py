@@ -23,13 +23,6 @@ import tensorflow as tf
 from tfp_adaptive.core import random
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = [
-  'LogDetEstimate',
-  'Series',
-  'estimate',
-  'rademacher',
-]
-
 _LARGEST_GROWTH = 0.99  # delta' of the paper, bounds |D^(k+1) e| / |D^k e|.
 _MAX_TERMS = 100.0
 # Numbers that are folded into the seed of a step.

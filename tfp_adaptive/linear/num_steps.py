@@ -11,8 +11,6 @@ import tensorflow as tf
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 
-__all__ = ['DrawsNumSteps', 'SALT', 'check', 'draw', 'resolve']
-
 _START = (1, 5)  # Start of a learned range.
 _MOST_LEARNED = 32
 SALT = 1  # Separates these draws from the noise, which has the same seed.

@@ -14,8 +14,6 @@ import tensorflow as tf
 
 from tfp_adaptive.core import merging
 
-__all__ = ['Moments', 'add', 'start']
-
 
 class Moments(
   merging.Merging, collections.namedtuple('Moments', ['mean', 'spread'])

@@ -22,8 +22,6 @@ from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['ScaleSearch', 'begin', 'fixed', 'start', 'update']
-
 _MAX_TRIALS = 100  # The search changes the scale by at most 2^100.
 
 

@@ -9,8 +9,6 @@ entries of gradients as there are params.
 
 import tensorflow as tf
 
-__all__ = ['covariance_rate', 'smoothing_weight', 'update_period']
-
 _GAIN = 4.0
 _GRADIENTS_PER_PARAM = 2.0
 _MAX_RATE = 0.5

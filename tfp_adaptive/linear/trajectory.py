@@ -14,21 +14,6 @@ import tensorflow as tf
 
 from tfp_adaptive.linear import hessian_product as hessian
 
-__all__ = [
-  'Point',
-  'Step',
-  'Trajectory',
-  'change',
-  'check_hessian_product',
-  'curvature_weight',
-  'has_converged',
-  'keep',
-  'log_det',
-  'mean_slope',
-  'run',
-  'start_trajectory',
-]
-
 _SLOPE_SMOOTHING = 0.1
 _DIVERGENCE = 1000.0  # Energy error above which a trajectory has diverged.
 

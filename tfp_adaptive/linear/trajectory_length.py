@@ -42,15 +42,6 @@ from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import merging
 from tfp_adaptive.linear import running_moments
 
-__all__ = [
-  'Lengths',
-  'add',
-  'choose',
-  'num_steps_settled',
-  'restart',
-  'start',
-]
-
 _GAIN = 2.0  # How fast the past is forgotten; 1 would weigh all steps equally.
 _LARGEST_SQUARE = 9.0  # Bound of the squares, in variances.
 _ORDER, _COARSE_ORDER = 16, 4

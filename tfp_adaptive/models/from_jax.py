@@ -13,8 +13,6 @@ from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import optional
 from tfp_adaptive.models import model
 
-__all__ = ['from_jax']
-
 _NAME = 'models.from_jax'
 
 # Custom calls of JAX that TensorFlow's XLA has too, unlike those of LAPACK.

@@ -10,8 +10,6 @@ import tensorflow as tf
 
 from tfp_adaptive.models import model
 
-__all__ = ['from_numpy']
-
 
 def from_numpy(
   value_and_gradient: Callable[[np.ndarray], tuple[Any, Any]],

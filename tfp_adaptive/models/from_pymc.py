@@ -8,8 +8,6 @@ from tfp_adaptive.core import optional
 from tfp_adaptive.models import model
 from tfp_adaptive.models.from_jax import from_jax
 
-__all__ = ['from_pymc']
-
 _NAME = 'models.from_pymc'
 
 

@@ -11,8 +11,6 @@ import tensorflow as tf
 
 from tfp_adaptive.core import custom_gradient
 
-__all__ = ['Model', 'on_the_host', 'scaled']
-
 
 @dataclasses.dataclass(frozen=True)
 class Model:

@@ -18,15 +18,6 @@ from tfp_adaptive.posterior.structures import modes
 from tfp_adaptive.posterior.structures import structure
 from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
 
-__all__ = [
-  'Chains',
-  'block_size',
-  'engine_of',
-  'kernel_of',
-  'restore',
-  'start',
-]
-
 # A block has at most `_BLOCK` draws of each chain, and at most
 # `_SHARE_OF_BUDGET` times `max_gradients`. Blocks are small because budget and
 # time are checked only between blocks.

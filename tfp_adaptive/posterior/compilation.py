@@ -11,8 +11,6 @@ import tensorflow as tf
 
 from tfp_adaptive.driver import blocks
 
-__all__ = ['choose', 'obstacle', 'refusal']
-
 # Operations that are slow in XLA on a CPU if matrices exceed `_LARGEST_SIZE`.
 _SLOW = frozenset({'Cholesky', 'SelfAdjointEigV2', 'Svd', 'Qr', 'MatrixSolve'})
 _LARGEST_SIZE = 20

@@ -16,8 +16,6 @@ from tfp_adaptive.posterior import flat_graph
 from tfp_adaptive.posterior.engines import program as program_lib
 from tfp_adaptive.posterior.engines import python_program
 
-__all__ = ['Density', 'Source', 'source']
-
 _MOST_OF_STEPS = 1000  # Most coordinates to evaluate by the steps' program.
 _LARGEST_DIFFERENCE = 1e-2  # Relative difference of float64 and float32.
 # A later call with the same model and data reuses the program.

@@ -16,8 +16,6 @@ import tensorflow as tf
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.driver import quiet
 
-__all__ = ['flat', 'in_float64', 'refuses_float64']
-
 # Operations whose result depends on the bits of a float32, or that leave the
 # graph. In float64 they would compute something else.
 _OF_FLOAT32 = ('Bitcast', 'PyFunc', 'Random', 'Quantize', 'XlaCallModule')

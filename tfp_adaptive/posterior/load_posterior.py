@@ -10,8 +10,6 @@ from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.posterior import Stage
 from tfp_adaptive.posterior.sample_posterior import problem_of
 
-__all__ = ['load_posterior']
-
 
 def load_posterior(
   path: types.Path,

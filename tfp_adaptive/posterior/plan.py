@@ -10,19 +10,6 @@ from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior.structures import modes
 from tfp_adaptive.posterior.structures.structure import Choice
 
-__all__ = [
-  'NUM_PAIRS',
-  'Adaptation',
-  'Budget',
-  'Evidence',
-  'Place',
-  'adaptation',
-  'after_sampling',
-  'is_brief',
-  'look',
-  'may_look_again',
-]
-
 NUM_PAIRS = 2000  # Pairs of state and gradient for choosing a structure.
 # Fewest and usual steps of the first adaptation. On 34 posteriors of
 # posteriordb, runs with 1000 steps took twice the gradients, and only one had

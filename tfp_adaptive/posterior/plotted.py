@@ -4,8 +4,6 @@ import numpy as np
 
 from tfp_adaptive.core import optional
 
-__all__ = ['plotted']
-
 _WIDTH, _HEIGHT = 14.0, 2.2  # Width of the figure, height of a row, in inches.
 _COLUMNS = {
   'estimate': 'plot_dist',

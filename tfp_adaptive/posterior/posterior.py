@@ -29,7 +29,6 @@ from tfp_adaptive.posterior.model import kinds
 if TYPE_CHECKING:
   import pandas
 
-__all__ = ['Posterior', 'Report', 'Stage']
 
 _MOST_ROWS = 10  # Rows of a printed table.
 _COLUMN_WIDTH = 10  # Least width of a column, with its gap.

@@ -17,14 +17,6 @@ from tfp_adaptive.core import tfp_private
 from tfp_adaptive.posterior.model import data
 from tfp_adaptive.posterior.model import support_of_data
 
-__all__ = [
-  'depending',
-  'fixed',
-  'log_likelihood',
-  'prior_draws',
-  'simulated',
-]
-
 tfd = tfp.distributions
 
 

@@ -19,8 +19,6 @@ from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior.plan import Place
 from tfp_adaptive.posterior.posterior import Stage
 
-__all__ = ['Kept', 'RunFile']
-
 # Least time between two files: in seconds, and in multiples of the time that
 # the last file took.
 _SECONDS, _TIMES_ITS_OWN = 20.0, 20.0

@@ -33,8 +33,6 @@ from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.settings import Settings
 from tfp_adaptive.posterior.stages import Run
 
-__all__ = ['problem_of', 'sample_posterior']
-
 
 @arguments.by_keyword('sample_posterior(model, y=y, num_draws=1000)')
 def sample_posterior(  # noqa: PLR0913  # All have defaults.

@@ -26,16 +26,6 @@ from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior.model.problem import Problem
 
-__all__ = [
-  'check_names',
-  'check_unchanged',
-  'read',
-  'record',
-  'restore',
-  'traced',
-  'write',
-]
-
 _KIND = 'posterior'
 
 

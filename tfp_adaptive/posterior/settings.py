@@ -6,8 +6,6 @@ import tensorflow as tf
 
 from tfp_adaptive.driver import progress
 
-__all__ = ['Settings']
-
 
 class Settings(NamedTuple):
   """Arguments of `sample_posterior`, checked and converted."""

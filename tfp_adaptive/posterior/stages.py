@@ -25,8 +25,6 @@ from tfp_adaptive.posterior.starts import starts as starts_lib
 from tfp_adaptive.posterior.structures import modes
 from tfp_adaptive.posterior.structures import structure
 
-__all__ = ['Run']
-
 _LOOKS_AGAIN = (11, 21)  # Seed numbers of repeated first warm-ups.
 _NOTABLE_NOISE = 0.01  # Least rounding noise in nats that is reported.
 

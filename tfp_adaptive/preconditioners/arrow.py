@@ -12,8 +12,6 @@ from tfp_adaptive.preconditioners import row_step
 from tfp_adaptive.preconditioners.arrow_step import Arrow
 from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 
-__all__ = ['arrow']
-
 _MOST_FUSED = 8
 
 

@@ -8,8 +8,6 @@ from tfp_adaptive.linalg import banded
 from tfp_adaptive.preconditioners import markov_path
 from tfp_adaptive.preconditioners import row_step
 
-__all__ = ['Arrow', 'change', 'corner', 'path']
-
 
 class Arrow(
   collections.namedtuple('Arrow', ['diag', 'upper', 'cross', 'corner'])

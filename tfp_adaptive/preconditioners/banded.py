@@ -10,8 +10,6 @@ from tfp_adaptive.preconditioners import markov_path
 from tfp_adaptive.preconditioners import row_step
 from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 
-__all__ = ['banded']
-
 
 @shown.remembers_call
 def banded(num_superdiagonals, init_scale=None, min_scale=0.0):

@@ -10,8 +10,6 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import geometric_mean
 from tfp_adaptive.linalg.symmetric import symmetric_part
 
-__all__ = ['cholesky']
-
 _LARGEST_EVENT = 20_000  # A factor then takes 1.6 GB, and a run holds several.
 _NUM_ITERATIONS = 3  # Power iterations, for a lower bound of the norm.
 

@@ -6,8 +6,6 @@ from tfp_adaptive import interfaces
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import shown
 
-__all__ = ['diagonal']
-
 
 @shown.remembers_call
 def diagonal(init_scale=None, min_scale=0.0):

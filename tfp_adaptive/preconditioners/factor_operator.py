@@ -5,8 +5,6 @@ import tensorflow as tf
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['FactorOperator']
-
 
 class FactorOperator(tf.linalg.LinearOperator):
   """An invertible C that is given by functions of rows, [n, d].

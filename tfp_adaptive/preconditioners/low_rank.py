@@ -13,8 +13,6 @@ from tfp_adaptive.preconditioners import low_rank_fisher
 from tfp_adaptive.preconditioners import low_rank_pairs
 from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 
-__all__ = ['LowRankParams', 'low_rank']
-
 _FIRST_SIZE = 0.1  # Length of a column of U; C starts near a multiple of I.
 _MAX_STRETCH = 0.5
 _PAIRS_PER_COLUMN = 64  # Pairs (state, gradient) in the history.

@@ -20,8 +20,6 @@ import tensorflow as tf
 
 from tfp_adaptive.linalg.symmetric import symmetric_part
 
-__all__ = ['Geometry', 'multiply', 'natural_step', 'symmetric_change']
-
 _MAX_ITERATIONS = 20
 _TOLERANCE = 1e-5  # Relative residual, in the preconditioned norm.
 

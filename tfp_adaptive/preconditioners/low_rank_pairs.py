@@ -24,8 +24,6 @@ import tensorflow as tf
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import geometric_mean
 
-__all__ = ['fit']
-
 _NUM_ROUNDS = 4
 _NUM_TURNS = 6  # Steps of the power iteration.
 _NUM_ROUNDS_OF_WEIGHTS = 8  # Rounds that reduce the weights of outlying pairs.

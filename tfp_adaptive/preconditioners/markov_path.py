@@ -4,8 +4,6 @@ import tensorflow as tf
 
 from tfp_adaptive.linalg import banded
 
-__all__ = ['clip_diagonal', 'initial', 'slope', 'variances']
-
 _MAX_SCALE = 1e6
 
 

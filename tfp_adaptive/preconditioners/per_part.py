@@ -9,8 +9,6 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.preconditioners.cholesky import cholesky
 from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 
-__all__ = ['as_preconditioner', 'per_part']
-
 
 @shown.remembers_call
 def per_part(preconditioners, init_scale=None):

@@ -16,8 +16,6 @@ change neither steps nor lengths.
 
 import tensorflow as tf
 
-__all__ = ['global_shrink', 'row_shrink']
-
 _MAX_STRETCH = 0.5
 _NUM_ITERATIONS = 3  # Power iterations, for a lower bound of the norm.
 

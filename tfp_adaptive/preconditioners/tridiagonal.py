@@ -12,8 +12,6 @@ from tfp_adaptive.preconditioners import markov_path
 from tfp_adaptive.preconditioners import row_step
 from tfp_adaptive.preconditioners.banded import banded
 
-__all__ = ['tridiagonal']
-
 
 @shown.remembers_call
 def tridiagonal(init_scale=None, min_scale=0.0):

@@ -28,8 +28,6 @@ from tfp_adaptive.surrogate import momentum_scale
 from tfp_adaptive.surrogate import surrogate_leapfrog
 from tfp_adaptive.surrogate import walk
 
-__all__ = ['ScoreMatchingAdaptation', 'ScoreMatchingAdaptationResults']
-
 _FIRST_STEP = 10  # Earliest step of a fit of the momentum scale.
 _FIRST_SHARE = 0.1  # Share of the steps before the first fit of the surrogate.
 _LAST_SHARE = 0.8  # Share of the adapting steps after which no fit is made.

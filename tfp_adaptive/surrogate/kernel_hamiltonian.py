@@ -37,13 +37,6 @@ from tfp_adaptive.surrogate import surrogate_leapfrog
 from tfp_adaptive.surrogate import walk as walk_lib
 from tfp_adaptive.surrogate.adaptation import ScoreMatchingAdaptation
 
-__all__ = [
-  'SurrogateHamiltonianResults',
-  'UncalibratedSurrogateHamiltonian',
-  'kernel_hamiltonian',
-  'constant_surrogate',
-]
-
 _SHORTEST = 1.0 / 3.0  # Shortest trajectory, in units of the longest.
 
 

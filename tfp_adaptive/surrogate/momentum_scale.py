@@ -13,8 +13,6 @@ from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.surrogate import weighted_points
 
-__all__ = ['fit']
-
 _NUM_STEPS = 60  # A step changes a direction by at most a factor of two.
 
 

@@ -15,16 +15,6 @@ import tensorflow as tf
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 
-__all__ = [
-  'FollowsSurrogate',
-  'check_jitter',
-  'check_num_steps',
-  'draw_num_steps',
-  'fit_step_size',
-  'follow',
-  'steps_of_length',
-]
-
 _MOST_STEPS = 64  # Most steps of a trajectory.
 _LARGEST = 1.2  # Largest step size that is tried, in units of C.
 _SHRINKAGE = 0.7  # Factor between two trials.

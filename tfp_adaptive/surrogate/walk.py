@@ -23,17 +23,6 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.surrogate import momentum_scale
 from tfp_adaptive.surrogate import weighted_points
 
-__all__ = [
-  'Walk',
-  'adapt',
-  'check_share',
-  'earn',
-  'earned_share',
-  'fit',
-  'propose',
-  'start',
-]
-
 _SCALE = 2.38  # The best s for a Gaussian is 2.38 / sqrt(d).
 _ACCEPT_PROB = 0.234
 _RATE = 3.0  # log s changes by at most _RATE (step + _DELAY)^-_DECAY.

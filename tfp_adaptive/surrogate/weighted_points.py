@@ -5,8 +5,6 @@ import tensorflow as tf
 from tfp_adaptive.core import history
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['moments', 'precision', 'sharpness']
-
 
 def moments(points, point_weights):
   """Returns mean [d] and a covariance [d, d] that is positive definite.

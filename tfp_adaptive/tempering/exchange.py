@@ -21,20 +21,6 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import random
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = [
-  'Densities',
-  'Journeys',
-  'arrive',
-  'at',
-  'exchange',
-  'exchange_all',
-  'expand',
-  'moved',
-  'names',
-  'ratio_of',
-  'set_out',
-]
-
 
 class Densities(
   collections.namedtuple(

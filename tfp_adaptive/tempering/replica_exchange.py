@@ -38,9 +38,6 @@ from tfp_adaptive.tempering import exchange
 from tfp_adaptive.tempering import replicas
 from tfp_adaptive.tempering import results as results_lib
 from tfp_adaptive.tempering import temperatures
-from tfp_adaptive.tempering.results import ReplicaExchangeResults
-
-__all__ = ['ReplicaExchange', 'ReplicaExchangeResults', 'replica_exchange']
 
 _LEAST = 0.01  # The last inverse temperature without a reference.
 _HIGHEST_RATE = 0.9  # A higher rate of rejections gets a warning.

@@ -14,25 +14,6 @@ from tfp_adaptive.core import structures
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.tempering import exchange
 
-__all__ = [
-  'check_callable',
-  'check_finite',
-  'check_kernel',
-  'check_least',
-  'check_reference',
-  'densities',
-  'drawn',
-  'evaluated',
-  'is_law',
-  'joined',
-  'learned',
-  'log_prob_of',
-  'refreshed',
-  'step_each',
-  'tempered',
-  'with_learned',
-]
-
 # Fields of results that hold learned values.
 _LEARNED = (
   'preconditioner_params',

@@ -7,8 +7,6 @@ import tensorflow as tf
 from tfp_adaptive.core import merging
 from tfp_adaptive.tempering import exchange
 
-__all__ = ['ReplicaExchangeResults', 'first']
-
 
 class ReplicaExchangeResults(
   merging.Merging,

@@ -17,8 +17,6 @@ parallel tempering, https://arxiv.org/abs/1905.02939, sections 4.2 and 5.
 import numpy as np
 import tensorflow as tf
 
-__all__ = ['equalize', 'first', 'round_ends']
-
 _POWER = 4.0  # Power of the interpolation to b = 0.
 _LEAST_RATE = 0.01  # Spreads temperatures even if nothing was rejected.
 _SHORTEST_ROUND = 25  # In steps.

@@ -27,8 +27,6 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import closed_form
 from tfp_adaptive.linear import trajectory_length
 
-__all__ = ['FisherTransportAdaptation']
-
 _FIRST_FIT = 32  # Step of the first fit.
 _GROWTH = 2  # Factor between the steps of two fits.
 _LAST_FIT = 0.8  # Share of the adaptation before the last fit.

@@ -32,11 +32,6 @@ from tfp_adaptive.transport import transported_curvature as curvature
 from tfp_adaptive.transport import transported_leapfrog as leapfrog
 from tfp_adaptive.transport.adaptation import FisherTransportAdaptation
 
-__all__ = [
-  'UncalibratedTransportedHamiltonian',
-  'transport_adaptive_hamiltonian',
-]
-
 _DIVERGENCE = 1000.0  # Energy error above which a trajectory has diverged.
 
 

@@ -4,14 +4,6 @@ import tensorflow as tf
 
 from tfp_adaptive import interfaces
 
-__all__ = [
-  'as_learned',
-  'check',
-  'check_fitted',
-  'check_momentum',
-  'check_one_length',
-]
-
 
 def as_learned(transport):
   """Returns the `interfaces.MapParams` of a transport."""

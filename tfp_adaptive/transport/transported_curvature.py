@@ -17,9 +17,6 @@ import tensorflow as tf
 
 from tfp_adaptive.linear import log_det
 
-__all__ = ['Point', 'bilinear', 'estimate', 'keep', 'log_jacobian', 'product']
-
-
 # s as a scale factor, with the functions that the estimator uses.
 _Scaling = collections.namedtuple('_Scaling', ['apply', 'apply_adjoint'])
 

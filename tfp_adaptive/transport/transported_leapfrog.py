@@ -13,8 +13,6 @@ import collections
 
 import tensorflow as tf
 
-__all__ = ['End', 'Trajectory', 'replay', 'run', 'start_trajectory']
-
 
 class Trajectory(
   collections.namedtuple(

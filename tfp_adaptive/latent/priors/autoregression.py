@@ -7,8 +7,6 @@ from tfp_adaptive.core import shown
 from tfp_adaptive.latent.priors import gaussian_prior
 from tfp_adaptive.latent.priors import markov_prior
 
-__all__ = ['autoregression']
-
 
 @shown.remembers_call
 def autoregression(

@@ -8,8 +8,6 @@ from tfp_adaptive import interfaces
 from tfp_adaptive.core import shown
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['block']
-
 
 @shown.remembers_call
 def block(prior, num_blocks=None):

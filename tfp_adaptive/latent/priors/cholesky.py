@@ -25,8 +25,6 @@ from tfp_adaptive import interfaces
 from tfp_adaptive.core import shown
 from tfp_adaptive.latent.priors import gaussian_prior
 
-__all__ = ['CholeskyParams', 'cholesky']
-
 
 class CholeskyParams(NamedTuple):
   """Mean, factor, and the product that all smoothers need."""

@@ -19,8 +19,6 @@ import math
 
 import numpy as np
 
-__all__ = ['choose', 'fast_size', 'periodized']
-
 _GROWTH = 1.25
 _MAX_RATIO = 8
 

@@ -11,8 +11,6 @@ import tensorflow as tf
 from tfp_adaptive.core import random
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['log_prob', 'sample']
-
 
 def sample(prior, sample_shape=(), seed=None):
   """Draws states from a Gaussian prior.

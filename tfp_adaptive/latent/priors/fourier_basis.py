@@ -19,8 +19,6 @@ import tensorflow as tf
 
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = ['backward', 'eigenvalues', 'forward']
-
 
 def forward(x, shape):
   """Returns the coordinates U^T x of rows x, [..., n1 * n2]."""

@@ -8,16 +8,6 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
-__all__ = [
-  'centered',
-  'check_eigenvalues',
-  'covariance_matrix',
-  'field_mean',
-  'mean',
-  'per_chain',
-  'rows_times',
-]
-
 
 def centered(name, event_shape, params, covariance, smoother):
   """Returns the prior with coordinates x - mean, for params with a `mean`."""

@@ -11,8 +11,6 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.latent.priors import gaussian_prior
 from tfp_adaptive.latent.priors import spectral_prior
 
-__all__ = ['kronecker']
-
 
 @shown.remembers_call
 def kronecker(

@@ -6,8 +6,6 @@ from tfp_adaptive.core import shown
 from tfp_adaptive.latent.priors import gaussian_prior
 from tfp_adaptive.latent.priors import markov_prior
 
-__all__ = ['markov']
-
 
 @shown.remembers_call
 def markov(precision_bands, mean=0.0):

@@ -24,15 +24,6 @@ from tfp_adaptive import interfaces
 from tfp_adaptive.latent.priors import gaussian_prior
 from tfp_adaptive.linalg import banded_cholesky as cholesky
 
-__all__ = [
-  'MarkovParams',
-  'build',
-  'conditional_bands',
-  'covariance',
-  'noisy_factors',
-  'smoother',
-]
-
 
 class MarkovParams(NamedTuple):
   """Mean, precision and its factor."""

@@ -6,8 +6,6 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.core import shown
 from tfp_adaptive.latent.priors.autoregression import autoregression
 
-__all__ = ['random_walk']
-
 # Autoregressions of order 1 and 2 whose differences of this order are noise.
 _COEFFICIENTS = {1: (1.0,), 2: (2.0, -1.0)}
 

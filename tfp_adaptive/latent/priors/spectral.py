@@ -7,8 +7,6 @@ from tfp_adaptive.latent.priors import gaussian_prior
 from tfp_adaptive.latent.priors import spectral_prior
 from tfp_adaptive.linalg.symmetric import symmetric_part
 
-__all__ = ['spectral']
-
 
 @shown.remembers_call
 def spectral(

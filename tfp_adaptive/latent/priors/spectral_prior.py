@@ -16,8 +16,6 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.latent.priors import gaussian_prior
 
-__all__ = ['SpectralParams', 'build', 'eigh', 'not_negative']
-
 
 class SpectralParams(NamedTuple):
   """Mean and decomposition of a spectral prior."""

@@ -13,8 +13,6 @@ from tfp_adaptive.latent.priors import fourier_basis
 from tfp_adaptive.latent.priors import gaussian_prior
 from tfp_adaptive.latent.priors import spectral_prior
 
-__all__ = ['stationary']
-
 
 @shown.remembers_call
 def stationary(

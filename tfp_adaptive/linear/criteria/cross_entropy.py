@@ -15,8 +15,6 @@ from tfp_adaptive.linear.criteria.generalized_speed_measure import (
   generalized_speed_measure,
 )
 
-__all__ = ['cross_entropy']
-
 
 @shown.remembers_call
 def cross_entropy(target_accept_prob, weight=1.0, **options):

@@ -16,13 +16,6 @@ from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import shown
 
-__all__ = [
-  'JumpDistanceState',
-  'expected_squared_jump_distance',
-  'jump_distance',
-  'scale_of',
-]
-
 _SMOOTHING = 0.99  # Weight of the past in the moving mean.
 
 

@@ -25,12 +25,6 @@ from tfp_adaptive.linear import control_variates
 from tfp_adaptive.linear import schedule
 from tfp_adaptive.linear.criteria import penalty as penalty_lib
 
-__all__ = [
-  'GeneralizedSpeedMeasureState',
-  'default_rule',
-  'generalized_speed_measure',
-]
-
 _RULES = ('balance', 'constraint', 'acceptance')
 _ENTROPY_GAIN = 0.25  # Force on the scale per unit of entropy slope.
 _PENALTY_SLACK = 0.05  # Mean penalty that the default rules accept.

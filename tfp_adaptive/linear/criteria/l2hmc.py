@@ -24,8 +24,6 @@ from tfp_adaptive.linear.criteria.expected_squared_jump_distance import (
 )
 from tfp_adaptive.linear.criteria.expected_squared_jump_distance import scale_of
 
-__all__ = ['l2hmc']
-
 # Smallest distance in the second term, in units of lambda.
 _FLOOR = 1e-2
 

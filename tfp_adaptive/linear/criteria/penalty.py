@@ -32,8 +32,6 @@ import tensorflow as tf
 
 from tfp_adaptive.core import arguments
 
-__all__ = ['Penalty', 'PenaltyState', 'eigenvalue_penalty', 'influence', 'none']
-
 PenaltyState = collections.namedtuple(
   'PenaltyState', ['weight', 'mean_abs_eigenvalue', 'num_log_det_terms']
 )

@@ -14,8 +14,6 @@ from tfp_adaptive.driver import progress
 from tfp_adaptive.driver import sample as driver
 from tfp_adaptive.posterior.engines import recorded
 
-__all__ = ['CompiledEngine']
-
 
 class CompiledEngine:
   """Runs a kernel of the library by `tfpa.sample`."""

@@ -9,8 +9,6 @@ from tfp_adaptive.transport.maps.conditional_gaussian import (
   ConditionalGaussianParams,
 )
 
-__all__ = ['kernel_of_host']
-
 
 def kernel_of_host(engine, kernel):
   """Returns the engine's kernel, fixed at what the engine has learned."""

@@ -24,8 +24,6 @@ from tfp_adaptive.posterior.engines import lengths as lengths_lib
 from tfp_adaptive.posterior.engines import program as program_lib
 from tfp_adaptive.posterior.engines import recorded
 
-__all__ = ['HostEngine']
-
 _DIVERGENCE = -1000.0  # Largest log acceptance ratio of a divergence.
 _MOST_TRIALS = 100  # The search changes the first scale by at most 2^100.
 _RATE, _FIRST_RATE = 0.0075, 0.5  # Rates of the step size, see `_learn`.

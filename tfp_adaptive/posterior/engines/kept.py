@@ -2,8 +2,6 @@
 
 import numpy as np
 
-__all__ = ['Kept']
-
 
 class Kept:
   """An object whose state can be turned into arrays and back.

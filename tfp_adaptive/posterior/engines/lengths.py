@@ -8,8 +8,6 @@ import numpy as np
 
 from tfp_adaptive.posterior.engines import kept
 
-__all__ = ['FIRST', 'MOST', 'Lengths']
-
 FIRST, MOST = (1, 5), 32
 _GAIN = 2.0  # A step t has the weight gain / (t + gain) in the moments.
 _LARGEST_SQUARE = 9.0  # Bound of squares, in variances.

@@ -10,8 +10,6 @@ from tfp_adaptive.fits import natural as natural_lib
 from tfp_adaptive.fits import search as search_lib
 from tfp_adaptive.posterior.engines import kept
 
-__all__ = ['LearnedMap', 'LearnedMatrix']
-
 
 class Learned(NamedTuple):
   """What `learn` has changed."""

@@ -14,8 +14,6 @@ from tfp_adaptive.fits import conditional
 from tfp_adaptive.fits import natural as natural_lib
 from tfp_adaptive.fits import search
 
-__all__ = ['Point', 'Program', 'Taken']
-
 _MOST_LOG_TERM = 30.0
 # Largest size of a recorded field in one call, and largest number of steps.
 _LARGEST, _MOST_STEPS = 8192, 16

@@ -12,8 +12,6 @@ from tfp_adaptive.fits import conditional
 from tfp_adaptive.posterior.engines.program import Point
 from tfp_adaptive.posterior.engines.program import Taken
 
-__all__ = ['PythonProgram']
-
 
 class PythonProgram:
   """Takes steps of a density in NumPy, by the methods of `program.Program`."""

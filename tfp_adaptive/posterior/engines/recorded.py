@@ -7,8 +7,6 @@ import numpy as np
 
 from tfp_adaptive.driver import progress
 
-__all__ = ['Options', 'Recorded']
-
 
 class Recorded(NamedTuple):
   """Draws and trace of an engine."""

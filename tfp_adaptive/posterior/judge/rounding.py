@@ -21,8 +21,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ['MOST', 'Noise', 'measured', 'wrong_gradient']
-
 MOST = 0.1  # Largest rounding noise that passes, in nats.
 _NUM_PAIRS = 24
 _NUM_COMPARED = 500  # About as many draws are compared with float64.

@@ -16,8 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ['Tails', 'highest_k', 'of_draws', 'shape']
-
 _HIGHEST = 0.7
 _LARGEST_SHARE = 0.2  # Largest share of the draws in a tail.
 _FEWEST = 5  # Fewest draws in a tail.

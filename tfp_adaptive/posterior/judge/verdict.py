@@ -8,18 +8,6 @@ from tfp_adaptive.driver import convergence
 from tfp_adaptive.posterior.judge import tails as tails_lib
 from tfp_adaptive.posterior.model import problem
 
-__all__ = [
-  'DISAGREEING_RHAT',
-  'MOST_DIVERGING',
-  'MOST_DIVERGING_OF_CAREFUL',
-  'SIZES',
-  'Verdict',
-  'coordinates',
-  'is_diverging',
-  'judge',
-  'stuck',
-]
-
 # A proposal counts as diverging at this log acceptance ratio or below. Runs
 # that rightly passed had at most 2 divergences in 8000 proposals with a matrix,
 # and 24 with a map. Chains that missed a narrow region (100 days of volatility,

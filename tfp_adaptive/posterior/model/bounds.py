@@ -16,8 +16,6 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.posterior.model import supports
 
-__all__ = ['intervals']
-
 tfb = tfp.bijectors
 
 _MOST_COORDINATES = 64

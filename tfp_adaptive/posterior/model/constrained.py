@@ -10,8 +10,6 @@ import tensorflow as tf
 
 from tfp_adaptive.core import custom_gradient
 
-__all__ = ['constrained']
-
 # Most numbers in memory at a time: data, or matrices of all coordinates.
 _MOST_NUMBERS = 2**26
 

@@ -26,19 +26,6 @@ from tfp_adaptive.posterior.model import kinds
 from tfp_adaptive.posterior.model import support_of_data
 from tfp_adaptive.posterior.model import supports
 
-__all__ = [
-  'Checked',
-  'as_arrays',
-  'checked',
-  'computed',
-  'did_you_mean',
-  'has_probs',
-  'in_dtypes_of',
-  'in_order',
-  'joined',
-  'parts_and_events',
-]
-
 tfd = tfp.distributions
 
 in_order = kinds.in_order

@@ -19,8 +19,6 @@ from tfp_adaptive.core import tfp_private
 from tfp_adaptive.posterior.model import kinds
 from tfp_adaptive.posterior.model import support_of_data
 
-__all__ = ['density', 'exact', 'is_beyond_tfp', 'possible']
-
 tfb = tfp.bijectors
 tfd = tfp.distributions
 

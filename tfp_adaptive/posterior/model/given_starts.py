@@ -6,8 +6,6 @@ import tensorflow as tf
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import structures
 
-__all__ = ['of_joint', 'unconstrained']
-
 
 def of_joint(events, names, init, dtype, num_chains):
   """Returns starts in the structure of the unknowns, or refuses `init`.

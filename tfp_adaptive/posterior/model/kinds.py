@@ -11,16 +11,6 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.core import structures
 
-__all__ = [
-  'described',
-  'in_order',
-  'inside',
-  'is_a',
-  'is_plainly_transformed',
-  'rank',
-  'unpinned',
-]
-
 tfd = tfp.distributions
 tfb = tfp.bijectors
 

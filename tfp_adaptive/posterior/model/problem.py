@@ -33,15 +33,6 @@ from tfp_adaptive.posterior.model import given_starts
 from tfp_adaptive.posterior.model import kinds
 from tfp_adaptive.posterior.model import supports
 
-__all__ = [
-  'Problem',
-  'coordinate_names',
-  'labelled',
-  'of_density',
-  'of_joint',
-  'of_model',
-]
-
 tfb = tfp.bijectors
 tfd = tfp.distributions
 

@@ -20,15 +20,6 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.posterior.model import kinds
 
-__all__ = [
-  'Rule',
-  'Support',
-  'allowed',
-  'ancestors',
-  'is_zero_outside',
-  'of_leaf',
-]
-
 tfb = tfp.bijectors
 tfd = tfp.distributions
 tnp = tf.experimental.numpy

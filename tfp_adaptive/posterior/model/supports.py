@@ -23,14 +23,6 @@ import tensorflow_probability as tfp
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.posterior.model import kinds
 
-__all__ = [
-  'NoMapError',
-  'bijector_of',
-  'interval',
-  'map_of',
-  'with_infinite_bounds',
-]
-
 tfb = tfp.bijectors
 tfd = tfp.distributions
 

@@ -7,8 +7,6 @@ steps that suit the others cannot move it. Such a region is not a mode.
 
 import numpy as np
 
-__all__ = ['MOST_COORDINATES', 'below', 'gap', 'lost', 'replaced']
-
 _GAP, _GAP_PER_COORDINATE = 100.0, 10.0
 # Up to this many coordinates, the mass around a chain can be estimated, and
 # several modes can be sampled.

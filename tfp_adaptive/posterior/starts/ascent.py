@@ -13,8 +13,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ['ascend', 'evaluated']
-
 _MOST_ITERATIONS = 300
 _MEMORY = 10  # Remembered pairs of a step and a change of the gradient.
 _MOST_HALVINGS = 30

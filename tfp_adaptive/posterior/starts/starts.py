@@ -11,8 +11,6 @@ from tfp_adaptive.posterior.model import data
 from tfp_adaptive.posterior.starts import arrival
 from tfp_adaptive.posterior.starts import ascent
 
-__all__ = ['Starts', 'draw']
-
 _NUM_TRIES = 20  # Most draws of starts for a finite density and gradient.
 # Least gain in nats of an iteration of the ascent: a constant, and per
 # coordinate.

@@ -20,16 +20,6 @@ from tfp_adaptive.posterior.judge import verdict
 from tfp_adaptive.posterior.starts import arrival
 from tfp_adaptive.tempering.replica_exchange import replica_exchange
 
-__all__ = [
-  'NAME',
-  'Exchange',
-  'are_apart',
-  'around',
-  'failures',
-  'is_exchange',
-  'without_own_proposals',
-]
-
 NAME = 'replica exchange'
 # Deviation of the wide distribution in deviations of all draws. At 1.5, chains
 # seldom visited the corners of a grid of modes. At 1.1, they seldom visited the

@@ -26,17 +26,6 @@ from tfp_adaptive.linear import fisher_fit
 from tfp_adaptive.posterior.structures import modes
 from tfp_adaptive.transport import maps
 
-__all__ = [
-  'ACCEPT_PROB',
-  'BENT',
-  'Choice',
-  'DENSE',
-  'ON_HOST',
-  'choose',
-  'default_matrix',
-  'rebuilt',
-]
-
 _MOST_DENSE = 1000  # Most coordinates for a dense matrix.
 _RANK = 10
 _FEWEST_PAIRS = 32

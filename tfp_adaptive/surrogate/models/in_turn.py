@@ -15,8 +15,6 @@ from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import random
 from tfp_adaptive.core import shown
 
-__all__ = ['in_turn']
-
 
 class _Params(collections.namedtuple('_Params', ['num_fits', 'first', 'then'])):
   """Number of fits, [] of the state's dtype, and params of both surrogates."""

@@ -25,8 +25,6 @@ from tfp_adaptive.surrogate.models import kernel_surrogate
 from tfp_adaptive.surrogate.models import score_matching
 from tfp_adaptive.surrogate.models import surrogate_frame
 
-__all__ = ['kernel_exponential_family_finite']
-
 _FEWEST_FEATURES = 128  # Features in the comparison of candidates.
 
 

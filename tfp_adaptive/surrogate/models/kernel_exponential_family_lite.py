@@ -26,8 +26,6 @@ from tfp_adaptive.surrogate.models import kernel_surrogate
 from tfp_adaptive.surrogate.models import score_matching
 from tfp_adaptive.surrogate.models import surrogate_frame
 
-__all__ = ['kernel_exponential_family_lite']
-
 _FEWEST_CENTERS = 128  # Centers in the comparison of candidates.
 _REGULARIZATION = 1e-6  # Kernels at draws are far more alike than cosines.
 

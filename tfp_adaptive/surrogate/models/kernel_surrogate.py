@@ -16,8 +16,6 @@ from tfp_adaptive.core import control_flow
 from tfp_adaptive.surrogate.models import score_matching
 from tfp_adaptive.surrogate.models import surrogate_frame
 
-__all__ = ['FIRST_CHOICE', 'Params', 'build']
-
 FIRST_CHOICE = score_matching.Choice(
   bandwidth=16.0, regularization=1e-3, base_weight=1.0, metric=0.0
 )

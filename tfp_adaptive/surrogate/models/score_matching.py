@@ -35,17 +35,6 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import blocked_cholesky
 from tfp_adaptive.surrogate import weighted_points
 
-__all__ = [
-  'Basis',
-  'Choice',
-  'Draws',
-  'Fitted',
-  'Sums',
-  'add',
-  'choose',
-  'solve',
-]
-
 _MAX_POINTS = 512  # Most draws in the comparison of candidates.
 _NUM_FOLDS = 4  # Blocks of draws; each is held out once.
 _BANDWIDTH_FACTOR = 8.0  # Factor between neighboring candidates.

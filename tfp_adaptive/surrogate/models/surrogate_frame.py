@@ -16,16 +16,6 @@ from tfp_adaptive.core import state_parts
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.surrogate import weighted_points
 
-__all__ = [
-  'Frame',
-  'fade',
-  'from_draws',
-  'is_inside',
-  'multiply',
-  'start',
-  'whiten',
-]
-
 _MARGIN = 1.5  # Reach, in units of the squared distance of the farthest draw.
 _LEAST_SPREAD = 1e-3  # Least squared distance of the farthest draw.
 

@@ -43,8 +43,6 @@ from tfp_adaptive.linear import fisher_fit
 from tfp_adaptive.transport.maps import drivers as drivers_lib
 from tfp_adaptive.transport.maps import natural
 
-__all__ = ['ConditionalGaussianParams', 'conditional_gaussian']
-
 tfb = tfp.bijectors
 
 _STRUCTURES = ('diagonal', 'tridiagonal')

@@ -8,8 +8,6 @@ import tensorflow as tf
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 
-__all__ = ['as_exponents', 'as_indices', 'check_preconditioner', 'first']
-
 
 def as_indices(drivers, num_drivers):
   """Returns the drivers as ints, or `None` if they are to be found."""

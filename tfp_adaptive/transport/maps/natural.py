@@ -7,8 +7,6 @@ import tensorflow as tf
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linalg import markov_factor
 
-__all__ = ['Natural', 'forward', 'inverse', 'of_scale']
-
 _MOST_LOG_TERM = 30.0
 
 

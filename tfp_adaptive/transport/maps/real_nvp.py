@@ -19,8 +19,6 @@ from tfp_adaptive.core import state_parts
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.transport.maps import scaled as scaled_lib
 
-__all__ = ['real_nvp']
-
 tfb = tfp.bijectors
 
 _SCALE_BOUNDS = (0.5, 2.0)  # Range of g.

@@ -13,8 +13,6 @@ import tensorflow_probability as tfp
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import shown
 
-__all__ = ['ScaledParams', 'scaled']
-
 tfb = tfp.bijectors
 
 # An optimizer changes all params at one rate. A log scale is ten times its
