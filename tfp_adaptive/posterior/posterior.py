@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -25,10 +25,6 @@ from tfp_adaptive.posterior.judge import verdict as verdict_lib
 from tfp_adaptive.posterior.model import constrained
 from tfp_adaptive.posterior.model import data
 from tfp_adaptive.posterior.model import kinds
-
-if TYPE_CHECKING:
-  import pandas
-
 
 _MOST_ROWS = 10  # Rows of a printed table.
 _COLUMN_WIDTH = 10  # Least width of a column, with its gap.
@@ -349,7 +345,7 @@ class Posterior:
       {**self._problem.dims, **(dims or {})},
     )
 
-  def summary(self) -> 'pandas.DataFrame':
+  def summary(self) -> pandas.DataFrame:
     """Returns moments, quantiles and diagnostics, a row for each coordinate.
 
     Rows are named as in `coordinate_names`. The columns bulk and tail are
@@ -367,8 +363,6 @@ class Posterior:
       diagnosis.ess_tail[:-1],
       diagnosis.rhat[:-1],
     )
-    import pandas
-
     return pandas.DataFrame(
       dict(zip(_COLUMNS, columns)), index=self.coordinate_names
     )
