@@ -9,7 +9,6 @@ import pytest
 
 import tfp_adaptive as tfpa
 from experiments.samplers import cases
-from tests.contracts import registry
 from tests.contracts import targets
 
 
@@ -41,23 +40,6 @@ def test_no_kernel_shows_an_address(case):
   text = repr(case.build())
   assert not re.search(r'\b0x[0-9a-f]{6}| at 0x', text)
   assert max(map(len, text.splitlines())) <= 100
-
-
-@pytest.mark.parametrize(
-  'part',
-  [
-    *map(registry.preconditioner, registry.PRECONDITIONERS),
-    *map(registry.criterion, registry.CRITERIA),
-    *map(registry.optimizer, registry.OPTIMIZERS),
-    tfpa.transports.conditional_gaussian(),
-    tfpa.surrogates.kernel_exponential_family_lite(),
-    tfpa.gaussian_priors.random_walk(0.1, 50, initial_scale=1.0),
-  ],
-  ids=repr,
-)
-def test_a_part_shows_the_call_of_its_factory(part):
-  assert repr(part).startswith(f'{part.name}(')
-  assert repr(part).endswith(')')
 
 
 def test_a_part_shows_what_it_was_given():

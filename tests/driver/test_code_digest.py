@@ -1,7 +1,6 @@
 """Digests of Python code: functions with the data that they read."""
 
 import collections
-import contextlib
 import functools
 import math
 import os
@@ -143,21 +142,6 @@ def test_a_global_of_a_later_function_counts(monkeypatch):
   assert code_digest.digest(both) == before
 
 
-def _traced():
-  function = tf.function(lambda x: tf.py_function(_scaled, [x], x.dtype))
-  return function.get_concrete_function(tf.TensorSpec([2], tf.float32))
-
-
-@pytest.mark.parametrize('part', ['function', 'graph', 'a call'])
-def test_a_traced_function_counts_by_its_type(part):
-  def digest():
-    traced = _traced()
-    held = dict(function=traced, graph=traced.graph)
-    return code_digest.digest(held.get(part, lambda x: traced(x)))
-
-  assert digest() == digest()
-
-
 def _model(scale):
   tfd = tfp.distributions
 
@@ -262,15 +246,6 @@ def test_what_holds_very_many_values_counts_by_its_code():
   first = code_digest.digest(_ring(1.0))
   assert first == code_digest.digest(_ring(2.0))
   assert first != code_digest.digest(lambda nodes: nodes)
-
-
-def test_functions_of_libraries_count_by_what_they_hold():
-  # A function of the standard library around one of the user.
-  one, same, other = (
-    code_digest.digest(contextlib.contextmanager(_adding(x)))
-    for x in (1.0, 1.0, 2.0)
-  )
-  assert one == same != other
 
 
 _STABLE = """

@@ -85,16 +85,6 @@ def test_after_the_first_op_it_is_refused(monkeypatch, tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-  'name, message',
-  [('a b', 'takes no spaces'), ('file/below', 'cannot be written to')],
-)
-def test_a_folder_that_cannot_be_is_refused(name, message, fresh, tmp_path):
-  (tmp_path / 'file').write_text('')
-  with pytest.raises(ValueError, match=message):
-    tfpa.cache_compilations(tmp_path / name)
-
-
 @pytest.mark.nightly
 def test_a_later_process_finds_the_program_and_draws_the_same(tmp_path):
   def run(before='', scale='0.5', directory=tmp_path):

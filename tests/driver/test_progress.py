@@ -117,15 +117,6 @@ def test_lines_go_to_stderr_unless_logging_is_set_up(monkeypatch):
   assert records == ['logged', 'and no stream']
 
 
-def test_a_bar_that_is_interrupted_ends_its_line():
-  stream = _Terminal()
-  with pytest.raises(KeyboardInterrupt):
-    with progress_lib.Progress(100, stream=stream) as progress:
-      progress.update(10, 'adapt', 0.5)
-      raise KeyboardInterrupt
-  assert stream.getvalue().endswith('\n')
-
-
 def test_the_time_of_a_compilation_is_told_while_it_lasts(monkeypatch):
   monkeypatch.setattr(progress_lib, '_SECONDS_BETWEEN_TICKS', 0.001)
   num_threads, stream = threading.active_count(), _Terminal()

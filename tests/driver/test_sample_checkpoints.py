@@ -193,21 +193,6 @@ def test_a_folder_in_use_is_refused_by_its_holder(tmp_path):
   assert _sample(checkpoint_dir=tmp_path).states.shape == (5, *_START.shape)
 
 
-@pytest.mark.full
-def test_another_density_with_the_same_value_at_the_start_is_refused(tmp_path):
-  # Both N(0, 1) and N(0, 100^2), without their constants, are 0 at 0 and flat.
-  def run(scale, target=targets.standard_normal):
-    return _sample(
-      tfpa.adaptive_metropolis(lambda x: target(x / scale), 4),
-      np.zeros([3, 2]),
-      checkpoint_dir=tmp_path,
-    )
-
-  run(1.0)
-  with pytest.raises(checkpoint_lib.CheckpointError, match='float64 100.0'):
-    run(100.0)
-
-
 def test_a_file_that_may_not_be_read_is_not_called_damaged(
   tmp_path, monkeypatch
 ):

@@ -215,17 +215,6 @@ def test_laws_are_taken_apart_into_what_is_independent(law):
   np.testing.assert_allclose(summed, parts, rtol=1e-5)
 
 
-def test_parts_that_have_no_names_are_told_by_their_place():
-  model = tfd.JointDistributionSequential(
-    [tfd.Normal(0.0, 1.0), lambda z: tfd.Normal(10.0 * z, 0.01)]
-  )
-  problem = problem_lib.of_joint(model, dict(x=np.float32(1.0)))
-  draws = np.random.default_rng(0).normal(size=[20, 1, 1])
-  posterior = _posterior(problem, np.float32(draws))
-  found = posterior.posterior_predictive()
-  np.testing.assert_allclose(found['x'], 10.0 * draws[..., 0], atol=0.1)
-
-
 def test_draws_are_a_data_tree_that_cross_validation_reads(posterior):
   stats = pytest.importorskip(
     'arviz_stats', reason='leave-one-out is ArviZ', exc_type=ImportError
@@ -310,19 +299,6 @@ def test_data_of_a_model_inside_of_the_model_are_kept_and_drawn():
   # Values that differ in one number are other data.
   other = problem_lib.of_joint(model, dict(y=dict(data, a=1.5)))
   assert saved._digests(problem) != saved._digests(other)
-
-
-def test_parts_named_as_dimensions_have_draws_nonetheless():
-  model = tfd.JointDistributionNamed(
-    dict(chain=tfd.Normal(0.0, 1.0), y=lambda chain: tfd.Normal(chain, 1.0))
-  )
-  draws = np.random.default_rng(6).normal(size=(100, 4, 1))
-  posterior = _posterior(
-    problem_lib.of_joint(model, dict(y=1.0)), np.float32(draws)
-  )
-  np.testing.assert_array_equal(
-    posterior.draws['posterior']['chain_'], posterior.states['chain'].T
-  )
 
 
 def _named(**parts):

@@ -76,18 +76,6 @@ def test_what_is_observed_is_known_wherever_it_was_pinned(pins):
   assert problem_lib.of_joint(_model(), {}).observed == {}
 
 
-def test_data_of_a_model_inside_of_the_model_are_known():
-  inner = lambda mean: tfd.JointDistributionNamed(
-    dict(a=tfd.Normal(mean, 1.0), b=tfd.Sample(tfd.Normal(mean, 2.0), 3))
-  )
-  model = tfd.JointDistributionNamed(dict(mean=tfd.Normal(0.0, 1.0), y=inner))
-  observed = problem_lib.of_joint(
-    model, dict(y=dict(a=1.0, b=[1.0, 2.0, 3.0]))
-  ).observed
-  assert observed['y']['a'] == 1.0
-  np.testing.assert_array_equal(observed['y']['b'], [1.0, 2.0, 3.0])
-
-
 def _starts(num_chains=4):
   random = np.random.default_rng(3)
   return dict(
@@ -161,18 +149,6 @@ def test_starts_that_are_none_of_the_model_are_refused(init, message):
     problem_lib.of_joint(_model(), dict(y=_DATA), init, 4)
 
 
-def test_a_model_by_name_takes_starts_by_name():
-  model = tfd.JointDistributionNamed(
-    dict(
-      tau=tfd.HalfNormal(1.0),
-      mu=tfd.Normal(0.0, 1.0),
-      y=lambda mu, tau: tfd.Normal(mu, tau),
-    )
-  )
-  with pytest.raises(ValueError, match='has the parts x0, x1, but'):
-    problem_lib.of_joint(model, dict(y=1.0), (np.ones(4), np.zeros(4)), 4)
-
-
 def test_parts_and_coordinates_have_the_models_names():
   problem = problem_lib.of_joint(_model(), dict(y=_DATA))
   assert problem.names == ('mu', 'tau', 'theta', 'share')
@@ -183,15 +159,6 @@ def test_parts_and_coordinates_have_the_models_names():
     'theta[1]',
     'theta[2]',
     'share',
-  )
-
-
-def test_pins_may_be_there_already():
-  pinned = _model().experimental_pin(y=_DATA)
-  rows = tf.constant(np.random.default_rng(1).normal(size=(2, 6)))
-  np.testing.assert_array_equal(
-    problem_lib.of_joint(pinned, {}).target_log_prob_fn(rows),
-    problem_lib.of_joint(_model(), dict(y=_DATA)).target_log_prob_fn(rows),
   )
 
 
@@ -234,32 +201,6 @@ def test_starts_that_are_given_are_mapped_to_unconstrained_space():
   problem = _of_density(init=starts)
   found = problem.draw_starts(3, tf.constant([0, 0]))
   np.testing.assert_allclose(found[:, 0], [0.0, 1.0, 2.0], atol=1e-12)
-
-
-def test_bijectors_of_a_dict_may_name_some():
-  problem = problem_lib.of_density(
-    lambda x: x['a'] + x['b'],
-    {'a': tf.TensorSpec([]), 'b': tf.TensorSpec([])},
-    {'b': tfb.Softplus()},
-    num_chains=2,
-  )
-  state = problem.constrain(tf.constant([[-3.0, -3.0]]))
-  assert float(state['a'][0]) == -3.0 and float(state['b'][0]) > 0.0
-
-
-@pytest.mark.parametrize(
-  'options, message',
-  [
-    (dict(bijectors=[tfb.Exp()]), 'sequence of 2 parts'),
-    (
-      dict(init=[tf.TensorSpec([], tf.float64), tf.TensorSpec([2])]),
-      'one dtype, but these are x0 float64, x1 float32',
-    ),
-  ],
-)
-def test_what_is_no_density_over_vectors_is_refused(options, message):
-  with pytest.raises(ValueError, match=message):
-    _of_density(**options)
 
 
 @pytest.mark.parametrize('kind', ['dict', 'namedtuple'])

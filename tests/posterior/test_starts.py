@@ -190,26 +190,6 @@ def test_a_gradient_that_is_not_finite_is_told_from_a_density():
   assert np.all(np.isfinite(_drawn(right)[0]))
 
 
-@pytest.mark.parametrize(
-  'law, is_named',
-  [
-    (lambda x: tfd.Bernoulli(probs=2.0 + tf.nn.relu(x)), True),
-    (lambda x: tfd.Sample(tfd.Bernoulli(probs=2.0 + tf.nn.relu(x)), 3), True),
-    (lambda x: tfd.Normal(x, -tf.exp(x)), False),
-    (lambda x: tfd.Bernoulli(logits=tf.math.log(-1.0 - tf.nn.relu(x))), False),
-  ],
-)
-def test_probabilities_are_named_where_a_model_has_them(law, is_named):
-  model = tfd.JointDistributionNamed(dict(x=tfd.Normal(0.0, 1.0), y=law))
-  event = model.event_shape['y']
-  value = np.zeros(event, np.float32)
-  problem = problem_lib.of_joint(model, dict(y=value), None, _NUM_CHAINS)
-  density = Density(problem, _NUM_CHAINS)
-  with pytest.raises(ValueError, match='log density is not finite') as error:
-    starts_lib.draw(problem, density, _NUM_CHAINS, _SEED)
-  assert ('logits=' in str(error.value)) == is_named
-
-
 def test_a_long_step_is_shortened_as_long_as_that_gains():
   # Steep below 0, and ever flatter above: a long step would gain as well.
   def evaluate(rows):

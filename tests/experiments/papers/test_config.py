@@ -195,18 +195,6 @@ def test_a_label_is_kept_as_it_is_or_refused(label):
   assert configs.parse_config(again) == config
 
 
-def test_smoke_shrinks_counts_and_keeps_the_rest():
-  values = _changed(['methods', 0, 'num_results'], 10**6)
-  values.update(num_repeats=10, num_chains=50, num_steps_between_results=9)
-  config = configs.smoke(configs.parse_config(values))
-  assert config.num_repeats == 1
-  assert config.num_chains == 2
-  assert config.num_steps_between_results == 0
-  assert config.methods[0].num_results == 20
-  assert config.methods[1].num_leapfrog_steps == 3
-  assert config.num_adaptation_steps == 10
-
-
 def test_a_list_of_leapfrog_steps_is_one_method_each():
   values = _changed(
     ['methods'],

@@ -52,17 +52,6 @@ RATES = [
 ]
 
 
-def test_families_join_lengths_and_repeats():
-  found = sweeps.families(LENGTHS, 'num_leapfrog_steps')
-  assert set(found) == {'GSM HMC, arrow', 'mine', 'NUTS'}
-  arrow = found['GSM HMC, arrow']
-  assert {steps: len(records) for steps, records in arrow.items()} == {
-    1: 2,
-    10: 1,
-  }
-  assert list(found['NUTS']) == [None]
-
-
 def test_lines_are_means_over_repeats_and_nuts_is_horizontal():
   failed = _lengths('HMC-1', 1, None, status='failed')
   figure = sweeps.draw_leapfrog_steps([*LENGTHS, failed], figures._grid)

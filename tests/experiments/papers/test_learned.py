@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.papers import config as configs
 from experiments.papers import learned
-from tests.experiments.papers.runs import run_here
 
 RNG = np.random.default_rng(0)
 
@@ -52,29 +50,3 @@ def test_the_condition_number_of_a_singular_factor_is_infinite(
   assert learned.is_singular(factor)
   assert learned.condition_number(factor, covariance) == np.inf
   assert not learned.is_singular(np.diag([1.0, 1e-200, 2.0]))
-
-
-@pytest.mark.full
-def test_a_singular_factor_is_told_and_the_cell_finishes(tmp_path, monkeypatch):
-  config = configs.parse_config(
-    {
-      'name': 'singular',
-      'target': {
-        'name': 'anisotropic_gaussian',
-        'event_size': 3,
-        'exponent': 1.0,
-      },
-      'methods': [{'name': 'gadmala_fast'}],
-      'num_adaptation_steps': 20,
-      'num_results': 20,
-      'num_repeats': 2,
-      'jit_compile': False,
-    }
-  )
-  factors = iter([np.diag([1.0, 0.0, 2.0]), np.eye(3)])
-  monkeypatch.setattr(learned, 'learned_factor', lambda *args: next(factors))
-  records = run_here(config, tmp_path)
-  assert [one.status for one in records] == ['finished'] * 2
-  found = [one.record['is_factor_singular'] for one in records]
-  assert found == [True, False]
-  assert '(1 singular) |' in (tmp_path / 'report.md').read_text()

@@ -9,7 +9,6 @@ import xarray as xr
 import yaml
 
 from experiments.data.sources import SOURCES
-from experiments.papers import cell
 from experiments.papers import config as configs
 from experiments.papers import config_study
 from experiments.papers import starts
@@ -168,19 +167,6 @@ def test_a_cell_that_was_lost_runs_again_to_the_same_draws(tiny, tmp_path):
   assert again.record['max_mean_z_score'] < 5
 
 
-def test_a_failed_method_is_a_row(tiny, tmp_path, monkeypatch):
-  def fail(*_, **__):
-    raise FloatingPointError('nothing left')
-
-  monkeypatch.setattr(cell, 'sample', fail)
-  records = run_here(configs.load_config(tiny), tmp_path)
-  assert {one.status for one in records} == {'failed'}
-  assert records[0].error.startswith('FloatingPointError: nothing left')
-  report = (tmp_path / 'report.md').read_text()
-  assert 'MALA failed: FloatingPointError: nothing left' in report
-  assert not (tmp_path / 'figures').exists()
-
-
 @pytest.mark.full
 def test_a_disk_that_fills_up_costs_the_block_in_progress(
   tiny, tmp_path, monkeypatch
@@ -219,16 +205,6 @@ def _write_data(folder, name):
     X=rng.normal(size=(rows, columns)),
     y=rng.integers(0, 2, size=rows),
   )
-
-
-@pytest.mark.full
-def test_classification_config_runs_on_a_local_copy(tmp_path):
-  _write_data(tmp_path, 'ripley')
-  path = CONFIG_DIR / 'auxiliary_gradient' / 'gp_ripley.yaml'
-  config = configs.smoke(configs.load_config(path))
-  config = _with_methods(config, config.methods[:1])
-  (one,) = run_here(config, tmp_path / 'run', tmp_path)
-  assert one.status == 'finished', one.error
 
 
 @pytest.mark.parametrize(

@@ -66,23 +66,3 @@ def test_odd_numbers_are_told(records, shown):
     _record('a', i, 1, 1, **changes) for i, changes in enumerate(records)
   ]
   assert shown in tables.to_markdown('x', found)
-
-
-def test_a_latent_run_has_columns_of_its_own():
-  calls = {'adaptation': {'target': 1, 'gradient': 0}}
-  calls['sampling'] = {'target': 4, 'gradient': 4}
-  plain = tables.to_markdown('x', [_record('a', 0, 1, 1)])
-  latent = _record('a', 0, 1, 1, step_size=0.05, calls=calls)
-  text = tables.to_markdown('x', [latent])
-  assert '| Learned delta | Likelihood, gradient calls | Compile(s) |' in text
-  assert '| 0.05 | 5, 4 | 9.0 | 1 |' in text
-  assert 'Learned delta' not in plain
-
-
-def test_moments_are_compared_below():
-  known = {'worst_mean_z': -1.25, 'worst_deviation_z': None}
-  scalar = {'mean': 1, 'known_mean': 2, 'deviation': 3, 'known_deviation': 4}
-  moments = {'a': {'size': 1, **scalar, **known}, 'b': {'size': 9, **known}}
-  text = tables.to_markdown('x', [_record('m', 0, 1, 1, moments=moments)])
-  assert '| m | a | 1.0000, 2.0000 | 3.0000, 4.0000 | -1.2 | - |' in text
-  assert '| m | b | worst of 9 | - | -1.2 | - |' in text

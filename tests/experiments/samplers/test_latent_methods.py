@@ -53,23 +53,6 @@ def test_every_sampler_can_be_asked_for(
   assert kernel.delta == 0.02
 
 
-@pytest.mark.parametrize(
-  'method, target, words',
-  [
-    (
-      'marginal_gradient',
-      {'name': 'gaussian_2d'},
-      'gaussian_2d .*such as nuts',
-    ),
-    ('elliptical_slice', {'name': 'gaussian_2d'}, 'gaussian_2d'),
-    ('mala', {**_TARGET, 'num_points': 40}, 'no inverse.*marginal_gradient'),
-  ],
-)
-def test_a_target_of_another_kind_is_refused(method, target, words):
-  with pytest.raises(ValueError, match=words):
-    _built({'name': method}, target=target)
-
-
 @pytest.fixture(scope='module')
 def ran():
   """Results of a small regression whose posterior is known."""

@@ -40,27 +40,6 @@ def _innermost(kernel, name):
   return kernel
 
 
-@pytest.mark.parametrize(
-  'name, constants',
-  [('arrow', {'num_globals': 3}), ('cholesky', {}), ('tridiagonal', {})],
-)
-def test_every_structure_can_be_asked_for(name, constants):
-  values = {'settings': 'paper', 'preconditioner': name, **constants}
-  _, target, methods = built(
-    [
-      {'name': 'entropy_adaptive_hmc', 'num_leapfrog_steps': 3, **values},
-      {'name': 'gadmala_fast', **values},
-      {'name': 'gadrwm', **values},
-    ],
-    _VOLATILITY,
-  )
-  for method in methods:
-    kernel = method.kernel
-    results = kernel.bootstrap_results(tf.zeros([2, target.event_size]))
-    assert find_field(results, 'preconditioner_params') is not None
-    assert kernel.proposal.preconditioner.name == name
-
-
 def test_constants_of_the_paper_are_for_its_settings_and_its_criterion():
   config, method = _entropy(
     settings='paper', criterion='l2hmc', learning_rate=0.05
@@ -80,13 +59,6 @@ def test_constants_of_the_paper_are_for_its_settings_and_its_criterion():
       _entropy(**given)
   with pytest.raises(ValueError, match='penalty_threshold or the criterion'):
     _entropy(settings='paper', criterion='l2hmc', penalty_threshold=0.95)
-
-
-def test_hessian_products_are_counted_apart_from_gradients():
-  _, method = _entropy()
-  adapting = method.adapting_cost
-  assert method.frozen_cost[:3] == (3, 3, 0)
-  assert adapting.hessian_vector > 2 and adapting.gradient == 3
 
 
 def test_a_given_metric_is_the_inverse_mass_matrix():

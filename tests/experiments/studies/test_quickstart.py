@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from experiments.run import store
-from experiments.run.study import Work
-from experiments.samplers import on_models
 from experiments.studies import quickstart
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -50,48 +48,6 @@ def test_rows_that_have_not_converged_have_no_rate_and_come_last():
   other = [{**fast, 'converged': True}, *rows[1:]]
   cells = _first_cells(quickstart.to_text(other))
   assert [line[1] for line in cells] == ['fast', 'good', 'slow']
-
-
-def _outcome(states, with_divergences):
-  draws = np.exp(np.random.RandomState(0).normal(size=[200, 8, 8]))
-  trace = {'target_log_prob': draws[..., 0]}
-  if with_divergences:
-    trace['diverging'] = draws[..., 0] > 9.0
-  states = {name: draws[..., part] for name, part in states.items()}
-  return on_models.Outcome(
-    states, trace, 1234.0, cost={'seconds': 2.0, 'cpu_seconds': 2.0}
-  )
-
-
-def test_runs_end_as_a_table_and_two_figures(monkeypatch, tmp_path, capsys):
-  outcomes = iter([
-    # Replica exchange counts no divergence.
-    _outcome({'weights': slice(0, 2)}, with_divergences=False),
-    _outcome({'weights': slice(0, 2)}, with_divergences=True),
-    *2 * [_outcome({'mean': 0, 'spread': 1, 'effect': slice(0, 8)}, True)],
-  ])  # fmt: skip
-  monkeypatch.setattr(on_models, 'run', lambda *_: next(outcomes))
-  records, study = [], quickstart.STUDY
-  settings = study.settings()
-  for case, cell in study.cases(settings).items():
-    result = study.run(cell, 0, Work(settings, tmp_path))
-    values = store.plain(result.record)
-    record = store.Record('quickstart', case, 0, 'key', 'finished', values)
-    store.write_arrays(tmp_path, record, result.arrays)
-    records.append(record)
-  study.finish(tmp_path, records, Work(settings, tmp_path))
-  printed = capsys.readouterr().out
-  rows = [dict(r.record, posterior=r.case.split(' | ')[0]) for r in records]
-  assert study.render(records)[len('```text\n') : -len('```\n')] in printed
-  for name in ('traces.png', 'pairs.png'):
-    assert str(tmp_path / name) in printed
-    assert (tmp_path / name).stat().st_size > 10_000
-  # The means of the schools are known, those of the regression are not.
-  known = {row['posterior']: row['worst_error'] is not None for row in rows}
-  assert known == {'regression': False, 'eight schools': True}
-  # A run that failed leaves no line.
-  lost = records[0]._replace(status='failed', record={})
-  assert study.render([lost, *records[1:]]).count('regression') == 2
 
 
 # The whole command, five minutes: XLA compiles all that a user waits for.
