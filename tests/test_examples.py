@@ -4,7 +4,6 @@ Sybil takes the blocks from a page and runs them in one namespace, in turn. A
 page without a test of its own is run as it is.
 """
 
-import ast
 import functools
 import inspect
 import os
@@ -34,7 +33,6 @@ _WITH_OWN_TEST = (
   'docs/coming_from.md',
   'docs/compile_time.md',
   'docs/extend.md',
-  'docs/gpu.md',
   'docs/index.md',
   'docs/kernels.md',
   'docs/long_runs.md',
@@ -310,31 +308,6 @@ def test_a_noisy_estimate_has_the_posterior_of_the_density_itself():
   assert 0.3 < names['at_one_place'].std() < 1.5
 
 
-@pytest.mark.nightly
-def test_the_latent_field_of_the_page_on_choices_passes_the_check():
-  with warnings.catch_warnings():
-    # R-hat above 1.01, or fewer than 400 effective draws.
-    warnings.simplefilter('error', UserWarning)
-    result = _run(_blocks('docs/choose.md')[:1])['result']
-  assert result.states.shape[1:] == (4, 200)
-
-
-@pytest.mark.nightly
-def test_every_op_of_a_step_has_a_gpu_kernel():
-  # `test_gpu_lowering.py` lowers the steps of all builders.
-  without_gpu_kernel = _run(_blocks('docs/gpu.md'))['without_gpu_kernel']
-  target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3)).log_prob
-  hamiltonian = tfpa.fisher_divergence_hamiltonian(target, 50)
-  assert without_gpu_kernel(hamiltonian, tf.zeros([4, 3])) == []
-  in_python = tfpa.adaptive_metropolis(
-    lambda x: tf.ensure_shape(
-      tf.numpy_function(lambda x: -np.sum(x**2, -1), [x], tf.float32), [4]
-    ),
-    50,
-  )
-  assert without_gpu_kernel(in_python, tf.zeros([4, 3])) == ['PyFunc']
-
-
 _COMING_FROM = 'docs/coming_from.md'
 _LANGUAGES = ('numpyro', 'pymc', 'jax')
 
@@ -442,28 +415,3 @@ def test_priors_and_data_of_the_tables_are_distributions():
   np.testing.assert_allclose(counts.variance(), mean + mean**2 / shape, 1e-5)
   half = laws['tfd.TruncatedNormal(1.0, 2.0, 0.0, np.inf)']
   assert np.isneginf(half.log_prob(-0.1))
-
-
-def test_parts_and_options_of_the_tables_are_code():
-  snippets = _tables(_COMING_FROM)['Here']
-  options = inspect.signature(tfpa.sample_posterior).parameters
-  for snippet in snippets:
-    if re.match(r'\w+=', snippet):  # An option, with or without its value.
-      assert snippet.partition('=')[0] in options, snippet
-    elif 'yield' in snippet:
-      ast.parse(snippet)
-
-
-@pytest.mark.nightly
-def test_what_is_written_after_a_run_works(coming_from, tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  arviz_stats = pytest.importorskip('arviz_stats')
-  names = {**coming_from, 'arviz_stats': arviz_stats}
-  snippets = _tables(_COMING_FROM)['Write']
-  after = [s for s in snippets if 'posterior' in s]
-  assert len(after) > 10
-  for snippet in after:
-    if 'plot()' in snippet:
-      continue  # It needs an extra, and has a test of its own.
-    eval(snippet, names)
-  assert (tmp_path / 'posterior.npz').exists()

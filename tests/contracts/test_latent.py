@@ -1,11 +1,8 @@
 """What kernels for latent Gaussian models owe beyond the common contracts."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from experiments.samplers import cases
@@ -16,7 +13,6 @@ from tfp_adaptive.core import tfp_private
 
 # The second-order sampler takes the priors of paths alone.
 _LATENT = [case for case in registry.LATENT if case.name != 'second_order']
-_MARGINAL = cases.named('marginal')
 each_latent = pytest.mark.parametrize('case', registry.tiered(_LATENT))
 
 
@@ -94,62 +90,6 @@ def test_adaptation_ends_after_its_steps_and_frozen_keeps_delta(case):
     float(fixed.bootstrap_results(start).accepted_results.step_size)
     == (deltas[-1])
   )
-
-
-def test_a_bijector_around_the_kernel_is_refused_with_the_reason():
-  with pytest.raises(ValueError, match='built on that prior'):
-    tfp.mcmc.TransformedTransitionKernel(
-      model.build(_MARGINAL), tfp.bijectors.Exp()
-    )
-
-
-_build = functools.partial(model.build, _MARGINAL)
-_hyper = functools.partial(
-  tfpa.latent_gaussian_hyperparameters,
-  model.log_likelihood,
-  1,
-  prior_fn=model.gaussian_prior,
-  hyperprior=tfp.distributions.Normal(0.0, 1.0),
-)
-
-
-@pytest.mark.parametrize(
-  'build, options, message',
-  [
-    (_build, dict(prior=model.C), 'gaussian_priors.spectral'),
-    (_hyper, dict(hyper_target_accept_prob=1.0), 'hyper_target_accept_prob'),
-    (_hyper, dict(hyper_step_size=0.0), 'hyper_step_size'),
-    (model.build, dict(case=cases.named('auxiliary_z'), auxiliary='w'), "'u'"),
-    (
-      model.build,
-      dict(
-        case=cases.named('cnl'),
-        prior=tfpa.gaussian_priors.spectral(np.ones([model.D, model.D])),
-      ),
-      'jitter',
-    ),
-  ],
-)
-def test_bad_input_is_refused_with_the_way_out(build, options, message):
-  with pytest.raises((TypeError, ValueError), match=message):
-    build(**options)
-
-
-def _any_size(x):
-  return -tf.reduce_sum(x**2, axis=-1)
-
-
-@pytest.mark.parametrize(
-  'state, options, message',
-  [
-    (np.zeros([2, 4]), dict(function=_any_size), 'event shape'),
-    (np.zeros([2, model.D], np.float32), {}, 'Cast one of them'),
-    (np.zeros([3, model.D]), dict(delta=np.ones([3, 1])), 'one variance'),
-  ],
-)
-def test_bad_states_are_refused_with_the_way_out(state, options, message):
-  with pytest.raises((TypeError, ValueError), match=message):
-    _build(**options).bootstrap_results(tf.constant(state))
 
 
 @pytest.mark.parametrize(

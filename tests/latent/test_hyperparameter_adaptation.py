@@ -11,7 +11,6 @@ from tfp_adaptive.core import tfp_private
 # Without data theta follows its prior N(_LOC, _COVARIANCE): known exactly.
 _LOC = np.array([0.3, -0.2, 0.5])
 _SHAPE = np.array([[1.0, 0.0, 0.0], [0.9, 0.1, 0.0], [-0.5, 0.1, 0.3]])
-_COVARIANCE = 0.25 * _SHAPE @ _SHAPE.T
 
 
 def _no_data(x):
@@ -93,21 +92,6 @@ def test_mean_covariance_and_factor_follow_their_recursions(chains):
       rtol=1e-9,
       atol=1e-12,
     )
-
-
-@pytest.fixture(scope='module')
-def run():
-  return tfpa.sample(
-    _kernel(400),
-    _start((30,)),
-    num_results=20,
-    seed=3,
-    progress=False,
-    jit_compile=False,
-    trace_fn=lambda _, results: dict(
-      hyper_factor=tfp_private.get_innermost(results, 'hyper_factor')
-    ),
-  )
 
 
 def test_nothing_accepted_leaves_the_identity():

@@ -43,13 +43,6 @@ def _if(x):
   return _normal(x) if x[0, 0] > 0.0 else -_normal(x)
 
 
-def _py_function(x):
-  value = tf.py_function(
-    lambda v: -0.5 * np.sum(v.numpy() ** 2, -1), [x], x.dtype
-  )
-  return tf.ensure_shape(value, x.shape[:-1])
-
-
 def _posterior(model, **options):
   """Runs a program that goes no further than to the first starts."""
   budget = dict(num_draws=100, num_chains=4, min_ess=20, progress=False)
@@ -62,11 +55,6 @@ def _posterior(model, **options):
   'density, options, message',
   [
     (lambda x: -tf.reduce_sum(x**2, axis=0), {}, r'shape \(3,\) for 4 chains'),
-    (
-      lambda x: tfd.Normal(x, 1.0).log_prob(np.float32([1, 2, 30, 400])),
-      dict(init=tf.TensorSpec([])),
-      'another chain moves: it mixes chains',
-    ),
     (
       lambda x: _normal(x) + tf.random.normal([4]),
       {},
@@ -83,17 +71,11 @@ def _posterior(model, **options):
       'Write all data and constants in the dtype of the unknowns',
     ),
     (
-      lambda x: _normal(x - np.zeros([4, 2], np.float32)),
-      {},
-      'Data of a wrong shape can cause the same error',
-    ),
-    (
       lambda x: _normal(x - tf.zeros([4, 2])),
       {},
       'Do the shapes of the data fit the model',
     ),
     (lambda x: -0.5 * np.sum(np.square(x), -1), {}, 'without numpy, scipy'),
-    (_py_function, {}, 'without numpy, scipy, .* and `tf.py_function`'),
     (_if, {}, 'Write `tf.where` where it says `if`'),
     (lambda x: None, {}, 'returned None.* Is its `return` missing'),
     (lambda x: {}['data'], {}, "cannot be computed. KeyError said: 'data'"),
@@ -111,7 +93,6 @@ def _posterior(model, **options):
     (_normal, dict(init=None), '`init` says what the unknowns are'),
     (_normal, dict(init=[]), '`init` has no parts'),
     (_normal, dict(init=(3,)), r'A shape is written `tf.TensorSpec\(\[3\]\)`'),
-    (_normal, dict(init=_START.tolist()), r'starts `np.array\(\[...\]\)`'),
     (_normal, dict(init=tf.TensorSpec([None, 3])), 'chains are not one of the'),
     (_normal, dict(init=tf.TensorSpec([0])), 'a number on every axis, 1 or mo'),
     (_normal, dict(init=np.zeros([4, 3], int)), 'shapes as floats'),
@@ -119,33 +100,25 @@ def _posterior(model, **options):
     (_normal, dict(init=_START[0]), r'mean, write `tf.TensorSpec\(\[3\]\)`'),
     (_two, dict(init=[_PAIR[0], _START]), 'starts for all, or shapes for all'),
     (_normal, dict(init=0.0 * _START), 'All chains start at one point'),
-    (
-      _positive,
-      dict(init=-np.abs(_START), bijectors=tfb.Exp()),
-      'not finite at the starts of 4 of 4',
-    ),
     (_positive, dict(bijectors=tfb.Exp), 'with its parentheses'),
     (_positive, dict(bijectors='exp'), "`tfb.Bijector`.*but got 'exp'"),
-    (_positive, dict(bijectors=[tfb.Exp(), None]), 'for each of x, or `None`'),
+    (
+      _two,
+      dict(init=[tf.TensorSpec([2], tf.float64), _PAIR[1]]),
+      'one dtype, but these are x0 float64, x1 float32',
+    ),
     (_two, dict(init=_NAMED, bijectors={'c': tfb.Exp()}), r"got \['c'\]"),
     (
       _two,
       dict(init=_PAIR, bijectors=tfb.Exp()),
       'one, but `init` has 2 parts',
     ),
-    (
-      _normal,
-      dict(bijectors=tfb.CorrelationCholesky()),
-      'events with 2 or more axes, but `init` of x has the shape',
-    ),
     (_normal, dict(y=_DATA), 'Bind its data before'),
     (_normal, dict(num_burnin=100), "'num_burnin' is no argument"),
     # Right ones.
     (_normal, {}, _TOO_FEW),
     (_normal, dict(init=_START), _TOO_FEW),
-    (_two, dict(init=_PAIR), _TOO_FEW),
     (_two, dict(init=_NAMED), _TOO_FEW),
-    (_positive, dict(init=np.abs(_START), bijectors=tfb.Exp()), _TOO_FEW),
     (
       lambda x: _normal(x[..., 0]),
       dict(init=tf.TensorSpec([2, 2]), bijectors=tfb.CorrelationCholesky()),
@@ -171,7 +144,6 @@ _SEED = '`seed` must be an int, a pair of ints'
     (dict(num_chains=1), '`num_chains` must be an int of at least 2'),
     (dict(min_ess=-1), f'`min_ess` {_NUMBER}'),
     (dict(min_ess=np.inf), 'and finite, but got inf. .*`min_ess=400`'),
-    (dict(max_gradients=0), f'`max_gradients` {_NUMBER}'),
     (dict(max_gradients=np.inf), 'and finite, but got inf. .* `1e9` for any'),
     (dict(max_gradients=None), 'but got None. .*max_gradients=100_000`'),
     (dict(max_seconds=0), 'number, but got 0. .*`None` for any'),

@@ -119,12 +119,8 @@ def _masked(x):
   [
     (_GOOD, dict(sen=_DATA), "'sen' is .* mean, seen. Did you mean `seen`?"),
     (_GOOD, dict(seen=_DATA, draws=500), "'draws' is .* mean `num_draws`?"),
-    (_GOOD, dict(seen=_DATA, chains=4), "'chains' is .* mean `num_chains`?"),
     (_GOOD, dict(seen=_DATA, xyz=4), "'xyz' is .* value are mean, seen.$"),
     (_GOOD, dict(seen=_DATA[:3]), r'shape \(3,\), but the model draws \(4,\)'),
-    (_GOOD, dict(seen=1.0), r'shape \(\), but the model draws \(4,\)'),
-    (_GOOD, dict(seen=[_DATA, _DATA]), r'shape \(2, 4\), but the model draws'),
-    (_GOOD, dict(seen=[1.0, np.nan, 2.0, 3.0]), "data 'seen' are not finite"),
     (
       _GOOD.experimental_pin(seen=[1.0, np.nan, 2.0, 3.0]),
       {},
@@ -149,30 +145,7 @@ def _masked(x):
       dict(y=[-1.0, 2.0]),
       r'from `tfd.Sample.tfd.Exponential.`, and must be not negative, but -1.0',
     ),
-    (
-      _joint(
-        tfd.Poisson(3.0, name='k'), lambda k: tfd.Normal(k, 1.0, name='y')
-      ),
-      dict(y=2.0),
-      'k is drawn from `tfd.Poisson`.* gradients need continuous',
-    ),
-    # Of maps that are wrong: draws would be too, and chains agree.
-    (
-      _joint(
-        tfd.LKJ(2, 1.0, name='r'), lambda r: tfd.Normal(r[0, 1], 1.0, name='y')
-      ),
-      dict(y=1.0),
-      'r is drawn from `tfd.LKJ`, whose map .*`tfd.CholeskyLKJ`',
-    ),
-    (
-      _joint(
-        tfd.Sample(tfd.VonMisesFisher([1.0, 0.0], 3.0), 2, name='u'),
-        lambda u: tfd.Normal(u[0, 1], 1.0, name='y'),
-      ),
-      dict(y=1.0),
-      'u is drawn from .*VonMisesFisher.*, whose map .*Draw a vector',
-    ),
-    # In a model inside of the model, too.
+    # The maps of other distributions are tested with their supports.
     (
       _nested(r=tfd.LKJ(2, 1.0)),
       dict(y=1.0),
@@ -207,7 +180,6 @@ def _masked(x):
     (_joint(_MEAN, _chain), dict(y=_DATA), _TOO_FEW),
     (_DATA_INSIDE, dict(y=dict(a=3.0, b=1.0)), _TOO_FEW),
     (_DATA_INSIDE, dict(y=dict(a=1.5, b=1.0)), "'y.a' are drawn from.*Poisson"),
-    (_DATA_INSIDE, dict(y=dict(a=1.0, b=[1.0, 2.0])), "'y.b' have the shape"),
     (_DATA_INSIDE, dict(y=dict(a=1.0, b=np.nan)), "'y.b' are not finite"),
     (_DATA_INSIDE, dict(y=dict(a=1.0)), 'a model inside of the model: give a'),
     (
@@ -216,18 +188,12 @@ def _masked(x):
       'Leave missing ones out',
     ),
     (_GOOD, dict(seen=np.ma.masked_array(_DATA)), _TOO_FEW),
-    # What is masked may be anything.
-    (_joint(_MEAN, _masked), dict(y=[1.0, np.nan]), _TOO_FEW),
     (
       _joint(_MEAN, _masked),
       dict(y=np.ma.masked_array([1.0, 7.0], [False, True])),
       _TOO_FEW,
     ),
-    (
-      _joint(_MEAN, _masked),
-      dict(y=np.ma.masked_array([1.0, 7.0], [True, False])),
-      'Leave missing ones out',
-    ),
+    # What is masked may be anything.
     (_joint(_MEAN, _masked_labels), dict(y=np.array([1.0, np.nan])), _TOO_FEW),
     (_GOOD, dict(seen=np.int64([1, 2, 3, 4])), _TOO_FEW),
     (_GOOD.experimental_pin(seen=_DATA), {}, _TOO_FEW),

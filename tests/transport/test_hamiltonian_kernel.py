@@ -148,35 +148,6 @@ def test_a_map_is_not_reported_as_a_matrix():
       function(kernel, results)
 
 
-def test_parts_that_do_not_fit_are_refused():
-  with pytest.raises(TypeError, match='`transport` must be'):
-    transported.Proposal(transported.banana, tfpa.transports.real_nvp, 3)
-  with pytest.raises(ValueError, match='num_leapfrog_steps'):
-    transported.Proposal(transported.banana, transported.NETWORK, 0)
-  with pytest.raises(ValueError, match='works on tangents'):
-    _kernel(10, optimizer=tfpa.optimizers.relative_gradient())
-  with pytest.raises(ValueError, match='cannot be sharded'):
-    transported.Proposal(
-      transported.banana,
-      transported.NETWORK,
-      3,
-      experimental_shard_axis_names='i',
-    )
-
-
-@pytest.mark.parametrize(
-  'wrapper',
-  [
-    tfpa.adaptation.FisherDivergenceAdaptation,
-    tfpa.adaptation.MomentBasedAdaptation,
-  ],
-)
-def test_adaptations_by_tangents_are_refused(wrapper):
-  proposal = transported.Proposal(transported.banana, transported.NETWORK, 3)
-  with pytest.raises(ValueError, match='works on tangents'):
-    wrapper(tfpa.MetropolisHastings(proposal), 10)
-
-
 def test_parameters_build_the_same_kernel_again():
   proposal = transported.Proposal(
     transported.banana, transported.NETWORK, 3, step_size=0.5

@@ -62,10 +62,3 @@ def test_the_law_is_lost_without_the_log_det(monkeypatch):
   correction = property(lambda end: end.kinetic[1] - end.kinetic[0])
   monkeypatch.setattr(leapfrog.End, 'correction', correction)
   assert _largest_z_score() > 9.0
-
-
-def test_maps_learned_by_gradient_keep_no_momenta():
-  with pytest.raises(ValueError, match='`keep_momentum` out'):
-    tfpa.transport_adaptive_hamiltonian(
-      funnels.funnel, 10, num_leapfrog_steps=3, keep_momentum=True
-    )
