@@ -94,22 +94,6 @@ _each_builder = pytest.mark.parametrize(
 
 
 @_each_builder
-def test_builders_take_a_function_and_a_number_by_position(build):
-  leading = [
-    name
-    for name, p in inspect.signature(build).parameters.items()
-    if p.kind != p.KEYWORD_ONLY
-  ]
-  assert leading[1:] == ['num_adaptation_steps'] * (
-    build is not tfpa.elliptical_slice
-  )
-  given = [_F, 500, 0.5][: len(leading) + 1]
-  message = f'`{build.__name__}` takes.*{len(given)} arguments are given by pos'
-  with pytest.raises(TypeError, match=message):
-    build(*given)
-
-
-@_each_builder
 def test_the_error_of_a_wrong_call_shows_one_that_works(build):
   with pytest.raises(TypeError, match='`colour` is not an argument') as raised:
     build(_F, colour='red')
@@ -165,12 +149,6 @@ def test_whole_numbers_and_dtypes_of_a_scale_are_kept():
   for scale, dtype in ((1, 'float32'), (np.float64(1.0), 'float64')):
     prior = tfpa.gaussian_priors.random_walk(scale, 4, initial_scale=1.0)
     assert prior.params.bands[0].dtype == dtype
-
-
-@pytest.mark.parametrize('value', [1 + 2j, [[1.0], [1.0, 2.0]]], ids=str)
-def test_numbers_of_another_kind_are_refused(value):
-  with pytest.raises(ValueError, match='rate'):
-    arguments.check_positive(value, 'rate', 0.1)
 
 
 def test_lists_with_what_only_the_run_knows_are_taken():

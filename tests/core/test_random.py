@@ -93,19 +93,6 @@ def test_the_law_tests_notice_a_wrong_law():
   assert abs(np.mean(draws**2) - 1.0) > 4 * standard_error
 
 
-@pytest.mark.parametrize('size', [0, 1, 2, 7])
-@pytest.mark.parametrize(
-  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
-)
-def test_shapes_of_any_size_are_filled(size, dtype):
-  for draw in (random.uniform, random.normal):
-    draws = draw([size, 3], dtype, tf.constant(_SEED))
-    assert draws.shape == (size, 3) and draws.dtype == dtype
-    assert len(np.unique(draws)) == 3 * size
-  scalar = np.zeros([0], np.int32)
-  assert random.normal(scalar, dtype, tf.constant(_SEED)).shape == ()
-
-
 def test_fold_in_never_collides_over_ten_thousand_steps():
   seed = tf.constant(_SEED)
 

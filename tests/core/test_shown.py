@@ -9,30 +9,6 @@ import pytest
 
 import tfp_adaptive as tfpa
 from experiments.samplers import cases
-from tests.contracts import targets
-
-
-def test_a_kernel_shows_its_stack_and_arguments():
-  kernel = tfpa.gradient_adaptive_langevin(
-    targets.standard_normal,
-    500,
-    preconditioner=tfpa.preconditioners.low_rank(3),
-    short_step_share=0.5,
-  )
-  assert repr(kernel) == (
-    'GradientBasedAdaptation(\n'
-    '    criterion=generalized_speed_measure(\n'
-    '        target_accept_prob=0.55,\n'
-    "        entropy_weight_rule='balance',\n"
-    '        bound_log_ratio=True),\n'
-    '    optimizer=relative_gradient(gain=4.0),\n'
-    '    num_adaptation_steps=500)\n'
-    '  ShortSteps(num_adaptation_steps=500, short_step_share=0.5)\n'
-    '    MetropolisHastings()\n'
-    '      UncalibratedPreconditionedLangevin(\n'
-    '          target_log_prob_fn=standard_normal,\n'
-    '          preconditioner=low_rank(rank=3))'
-  )
 
 
 @pytest.mark.parametrize('case', cases.CASES, ids=lambda case: case.name)

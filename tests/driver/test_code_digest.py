@@ -229,25 +229,6 @@ def test_cycles_end():
   assert code_digest.digest(nested) == code_digest.digest(nested)
 
 
-def _ring(value):
-  """Returns many objects that all know each other, as a library's graph."""
-  nodes = [types.SimpleNamespace(value=value) for _ in range(300)]
-  for node in nodes:
-    node.others = frozenset(map(_Holder, nodes))
-  return lambda: nodes
-
-
-class _Holder:
-  def __init__(self, node):
-    self.node = node
-
-
-def test_what_holds_very_many_values_counts_by_its_code():
-  first = code_digest.digest(_ring(1.0))
-  assert first == code_digest.digest(_ring(2.0))
-  assert first != code_digest.digest(lambda nodes: nodes)
-
-
 _STABLE = """
 import dataclasses, functools, importlib.util, itertools, logging, pathlib
 import random, sys

@@ -69,18 +69,6 @@ def test_chains_that_never_moved_are_named():
     _sample(kernel, start, num_results=30)
 
 
-@pytest.mark.full
-def test_diverging_proposals_are_warned_of_and_traced():
-  def half(x):
-    inside = targets.standard_normal(x)
-    return tf.where(x[:, 0] > 0.0, inside, tf.constant(-np.inf, x.dtype))
-
-  with pytest.warns(UserWarning, match='diverged'):
-    run = _sample(_kernel(target=half), np.abs(_START), num_results=40)
-  assert 0.01 < run.trace['diverging'].mean() < 1.0
-  assert np.all(run.states[..., 0] > 0.0)
-
-
 @pytest.fixture(scope='module')
 def plain_run():
   """Returns an ordinary run with an extra trace and what it wrote."""
@@ -107,17 +95,6 @@ def test_the_larger_of_adaptation_and_burnin_is_discarded(plain_run):
   np.testing.assert_array_equal(run.trace['extra']['step'], 8 + np.arange(30))
 
 
-def test_the_trace_is_lean_and_shaped_by_chains(plain_run):
-  run, _ = plain_run
-  for name in ('target_log_prob', 'is_accepted', 'log_accept_ratio'):
-    assert run.trace[name].shape == (30, 3)
-    assert run.adaptation_trace[name].shape == (7, 3)
-  assert run.trace['mean_accept_prob'].shape == (30,)
-  np.testing.assert_allclose(
-    run.trace['target_log_prob'], targets.standard_normal(run.states)
-  )
-
-
 def test_trace_fn_is_recorded_beside_the_default_trace(plain_run):
   run, _ = plain_run
   np.testing.assert_allclose(
@@ -128,16 +105,3 @@ def test_trace_fn_is_recorded_beside_the_default_trace(plain_run):
 def test_an_ordinary_run_gives_no_warning(plain_run):
   _, caught = plain_run
   assert not [w for w in caught if w.category is UserWarning]
-
-
-@pytest.mark.full
-def test_a_bound_reached_by_the_adaptation_is_warned_of():
-  kernel = tfpa.gradient_adaptive_langevin(
-    targets.standard_normal,
-    4,
-    criterion=tfpa.criteria.generalized_speed_measure(
-      0.5, max_entropy_weight=1e-5, min_entropy_weight=1e-6
-    ),
-  )
-  with pytest.warns(UserWarning, match='`entropy_weight` at its bound'):
-    _sample(kernel, num_results=20)

@@ -54,16 +54,6 @@ def test_scales_of_coordinates_do_not_widen_each_other():
   np.testing.assert_allclose(np.linalg.norm(factor, axis=1), expected, 1e-5)
 
 
-def test_chains_that_no_exchange_reached_are_told():
-  class Results:
-    num_restarts = tf.constant([0, 3, 2, 0])
-
-  (sentence,) = modes.failures(Results())
-  assert sentence.startswith('2 of 4 chains never received')
-  Results.num_restarts = tf.constant([1, 3])
-  assert not list(modes.failures(Results()))
-
-
 def test_the_wide_law_has_the_moments_of_all_draws():
   draws = _draws(2.0)
   draws[3, 1, 0] = np.nan  # Of a density that was none there.

@@ -190,18 +190,6 @@ def test_a_truncated_prior_moves_with_its_parameters():
   assert np.all(np.isfinite(tape.gradient(found, rows)))
 
 
-def test_a_log_density_with_an_infinite_bound_gets_its_exponential():
-  problem = problem_of(
-    lambda x: -x, tf.TensorSpec([]), tfb.Sigmoid(0.0, np.inf), 4, {}
-  )
-  z = np.float32([[-1.0], [2.0]])
-  np.testing.assert_allclose(
-    problem.constrain(tf.constant(z)), np.exp(z[:, 0]), rtol=1e-6
-  )
-  found = problem.target_log_prob_fn(tf.constant(z))
-  np.testing.assert_allclose(found, z[:, 0] - np.exp(z[:, 0]), rtol=1e-6)
-
-
 @pytest.mark.parametrize('number', [tf.constant(1.0, tf.float64), 1])
 def test_a_tensor_of_another_dtype_is_cast_as_an_array_is(number):
   @tfd.JointDistributionCoroutineAutoBatched

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow_probability as tfp
 
-import tfp_adaptive as tfpa
 from tfp_adaptive.posterior import posterior as posterior_lib
 from tfp_adaptive.posterior.judge import verdict as verdict_lib
 
@@ -227,17 +226,6 @@ def test_a_posterior_is_judged_by_what_its_chains_may(most, converged):
   assert [told in words for words in posterior.failed] == [True] * (
     not converged
   )
-
-
-def test_chains_that_disagree_under_a_flat_prior_are_told_of_it():
-  values = np.random.default_rng(0).normal(size=(500, 4, 1))
-  values[:, 0] += 9.0
-  posterior = _posterior(values, target_log_prob=values[..., 0])
-  assert 'next: chains disagree' in repr(posterior)
-  flat = tfpa.ImproperUniform()
-  posterior._problem.model = tfd.JointDistributionNamed(dict(x=flat))
-  vars(posterior).pop('_has_flat_prior')
-  assert 'next: check that the data determine every' in repr(posterior)
 
 
 def test_draws_that_overflow_are_told_in_words_alone():

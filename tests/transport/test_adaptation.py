@@ -132,15 +132,6 @@ def test_a_map_that_nobody_would_reach_is_refused_by_sample_too():
     tfpa.sample(Hidden(), _start(), 5, progress=False)
 
 
-def test_a_fitted_map_is_an_ordinary_kernel_of_sample_chain():
-  kernel = _kernel(40)
-  run = tfpa.sample(kernel, _start(), 3, progress=False, jit_compile=False)
-  assert int(run.final_kernel_results.statistics.num_fits) == 1
-  fixed = tfpa.frozen(kernel, run.final_kernel_results)
-  states = _chain(fixed, tf.constant(run.states[-1]))
-  assert np.all(np.isfinite(states)) and np.std(states) > 0.3
-
-
 @pytest.mark.full
 def test_a_map_behind_a_transformation_is_fitted():
   inner = _kernel(40)

@@ -156,15 +156,6 @@ def test_mnist_is_all_digits_or_the_training_fives_and_sixes(tmp_path):
   np.testing.assert_array_equal(labels, [True, False])
 
 
-def test_wine_comes_with_scikit_learn(publish):
-  inputs, labels = datasets.load('wine')
-  # Alcohol of the first bottle; 71 of the 178 are of the second cultivar.
-  assert inputs.shape == (178, 9) and inputs[0, 0] == 14.23
-  assert labels.sum() == 71
-  for name in BUNDLED:
-    assert 'nothing to download' in _command(name).stdout
-
-
 def test_a_set_is_written_once_and_then_kept(publish, tmp_path):
   publish({'heart.zip': TEXT})
   said = _obtain()

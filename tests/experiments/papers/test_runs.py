@@ -12,10 +12,12 @@ from experiments.data.sources import SOURCES
 from experiments.papers import config as configs
 from experiments.papers import config_study
 from experiments.papers import starts
+from experiments.run import engine
+from experiments.run import find
 from experiments.run import store
 from experiments.run import tasks
 from experiments.run.find import Found
-from tests.experiments.papers.runs import run_here
+from experiments.run.study import Work
 
 CONFIG_DIR = pathlib.Path(__file__).resolve().parents[3] / 'configs'
 # Those of the panel are of another kind; test_panel.py has them.
@@ -266,3 +268,19 @@ def test_a_key_holds_what_decides_the_draws_of_a_method(tiny):
     assert (
       keys['gadMALAf'] not in _keys(configs.load_config(tiny, changed)).values()
     )
+
+
+# Runs of a config in this process, for the tests of several rooms.
+
+
+def run_here(config, folder, data_dir=None) -> list[store.Record]:
+  """Runs all cells of a config, writes tables and figures, returns records."""
+  folder = pathlib.Path(folder)
+  study = config_study.study(config)
+  found = find.Found(config.name, study, study.settings())
+  data_dir = None if data_dir is None else str(data_dir)
+  cells = tasks.cells(found)
+  engine.run_cells(engine.Job('', str(folder), data_dir=data_dir), found, cells)
+  records = engine.current(folder, cells)
+  study.finish(folder, records, Work(found.settings, folder, data_dir))
+  return records

@@ -1,5 +1,6 @@
 """The command line: what it lists, refuses and reports."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from experiments.run import cli
+from experiments.run import quiet
 from experiments.run import store
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -115,3 +117,39 @@ def test_lists_and_mistakes_import_no_tensorflow(arguments):
     [sys.executable, '-c', script], cwd=ROOT, capture_output=True, text=True
   )
   assert done.stdout.strip().splitlines()[-1] == 'False', done.stderr
+
+
+# What the libraries of TensorFlow log does not reach the terminal.
+
+
+_HEAD = '0000 00:00:1795413950.353040    3249 port.cc:153] '
+_SAID = 'WARNING: All log messages before absl::InitializeLog() is called are'
+_DROPPED = [
+  f'I{_HEAD}oneDNN custom operations are on.',
+  f'W{_HEAD}computation placer already registered',
+  f'{_SAID} written to STDERR',
+]
+
+
+@pytest.mark.parametrize('end', ['os.abort()', '1 / 0', 'pass'])
+def test_the_last_words_of_a_process_are_told(end):
+  script = (
+    'import os\n'
+    'from experiments.run import quiet\n'
+    'with quiet.filtered():\n'
+    f'  os.write(2, {_DROPPED[0]!r}.encode() + b"\\nlast words\\n")\n'
+    f'  {end}\n'
+    'os.write(2, b"afterwards")\n'
+  )
+  variables = {k: v for k, v in os.environ.items() if k != quiet._LEVEL}
+  done = subprocess.run(
+    [sys.executable, '-c', script],
+    cwd=pathlib.Path(__file__).resolve().parents[3],
+    env=variables,
+    capture_output=True,
+    text=True,
+  )
+  assert done.stderr.startswith('last words\n')
+  assert 'oneDNN' not in done.stderr
+  assert ('ZeroDivisionError' in done.stderr) == (end == '1 / 0')
+  assert done.stderr.endswith('afterwards') == (end == 'pass')

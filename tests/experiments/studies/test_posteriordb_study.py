@@ -6,9 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from experiments.models import posteriordb
 from experiments.models.posteriordb import reference as reference_lib
-from experiments.run.errors import DataError
 from experiments.run.study import Work
 from experiments.samplers import on_models
 from experiments.studies import posteriordb as study
@@ -103,19 +101,6 @@ def _work(tmp_path, python=None, **settings):
   return Work(
     study.STUDY.settings(**settings), tmp_path, data_dir=tmp_path, python=python
   )
-
-
-def test_a_folder_without_data_names_the_command(tmp_path):
-  for call in (
-    lambda: reference_lib.load(_NAME, tmp_path),
-    lambda: posteriordb.build(_NAME, tmp_path),
-    lambda: study.STUDY.prepare(_work(tmp_path)),
-    lambda: study.STUDY.run((_NAME, on_models.OURS), 0, _work(tmp_path)),
-  ):
-    with pytest.raises(DataError, match='python -m experiments data posterior'):
-      call()
-  with pytest.raises(DataError, match='kidscore_momhs.stan is not there'):
-    posteriordb.program(_NAME, tmp_path)
 
 
 def _outcome(own_converged=None, **more):

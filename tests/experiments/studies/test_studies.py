@@ -1,11 +1,20 @@
 """Studies in small size: each measures what its pages show."""
 
+import os
+import pathlib
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
+from experiments.run import store
 from experiments.run.study import Work
+from experiments.samplers import on_models
 from experiments.studies import front_door
+from experiments.studies import quickstart
 from experiments.studies import right_answers
+from experiments.studies import rivals
 
 
 @pytest.mark.nightly
@@ -66,3 +75,96 @@ def test_regressions_have_scales_of_nine_decades_and_least_squares_weights():
     np.testing.assert_allclose(residual @ (x / scale), 0.0, atol=1e-3)
     sizes += scale.tolist()
   assert max(sizes) / min(sizes) > 1e8
+
+
+# Runs of the study of rivals, and of posteriordb, on models and draws.
+
+
+_SETTINGS = rivals.STUDY.settings()
+
+
+def test_draws_of_others_are_judged_by_unknowns_in_the_order_of_the_model(
+  monkeypatch, tmp_path
+):
+  draws = np.random.RandomState(0).normal(size=[50, 8, 8])
+  asked = {}
+
+  def execute(task, python, data):
+    asked.update(task, python=python, data=data)
+    return {
+      'states/effect': draws,
+      'states/extra': draws,
+      'states/spread': draws[..., 0] + 3.0,
+      'states/mean': draws[..., 1],
+      'target_log_prob': draws[..., 2],
+      'diverging': draws[..., 2] > 9.0,
+      **dict(gradients=7.0, warmup_gradients=2.0, seconds=3.0),
+      **dict(cpu_seconds=4.0, peak_bytes=5.0, versions='{"pymc": "5"}'),
+    }
+
+  monkeypatch.setattr(on_models, 'execute', execute)
+  work = Work(_SETTINGS, tmp_path, python='python')
+  record = rivals.STUDY.run(('eight_schools', 'PyMC'), 3, work)
+  names = list(record['means'])
+  assert names[:3] == ['mean', 'spread', 'effect[0]'] and len(names) == 10
+  assert record['means']['spread'][0] == pytest.approx(
+    draws[..., 0].mean() + 3.0
+  )
+  assert record['num_gradients'] == 9.0 and record['cpu_seconds'] == 4.0
+  assert record['versions'] == {'pymc': '5'} and asked['seed'] == 3
+  assert asked['model'].endswith('eight_schools.py')
+  assert list(asked['data']) == ['seen', 'errors']
+  # The means of these draws are known to be wrong.
+  assert abs(record['worst_error'][0]) > 10.0
+
+
+@pytest.mark.full
+def test_a_run_of_ours_is_judged(tmp_path):
+  work = Work(_SETTINGS, tmp_path)
+  record = rivals.STUDY.run(('student_t', 'sample_posterior'), 0, work)
+  assert len(record['means']) == 50
+  assert 0.0 < record['num_warmup_gradients'] < record['num_gradients']
+  assert record['cpu_seconds'] > 1.0
+
+
+# The quickstart: its table, its figures, and the whole command.
+
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+# For the largest of 100 weights: 4 is exceeded once in 160 tries, 5 in 17,000.
+_MOST_ERRORS_OF_WEIGHTS = 5.0
+
+
+# The whole command, five minutes: XLA compiles all that a user waits for.
+@pytest.mark.nightly
+def test_the_command_finds_the_means_and_says_nothing_else(tmp_path):
+  variables = {**os.environ, 'PYTHONPATH': str(_ROOT)}
+  variables.pop('TF_CPP_MIN_LOG_LEVEL', None)
+  command = [sys.executable, '-m', 'experiments', 'run', 'quickstart']
+  result = subprocess.run(
+    [*command, '--output', tmp_path],
+    env=variables,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  records = store.read(tmp_path)
+  assert result.stderr == ''
+  text = quickstart.STUDY.render(records)[len('```text\n') : -len('```\n')]
+  assert text in result.stdout
+  rows = {r.case: r.record for r in records}
+  own = rows['regression | sample_posterior']
+  nuts = rows['regression | NUTS, windowed']
+  assert own['converged'] and nuts['converged']
+  assert _gap(own, nuts) < _MOST_ERRORS_OF_WEIGHTS
+  schools = rows['eight schools | sample_posterior']
+  assert schools['converged'] and abs(schools['worst_error'][0]) < 4.0
+
+
+def _gap(row, other):
+  """Returns the largest difference of means in combined standard errors."""
+  gaps = [
+    (row['means'][name][0] - mean) / np.hypot(row['means'][name][1], error)
+    for name, (mean, error) in other['means'].items()
+  ]
+  return np.max(np.abs(gaps))

@@ -193,22 +193,6 @@ def test_started_processes_follow_their_recursion():
     )
 
 
-def test_processes_of_chains_have_their_own_hyperparameters():
-  persistence, scale = np.array([0.3, 0.95]), np.array([0.5, 2.0])
-  mean = np.array([[1.0], [-1.0]])
-  prior = priors.autoregression(
-    persistence[:, np.newaxis], scale, _D, mean=mean
-  )
-  x = _rows(3)
-  functions = prior.covariance(prior.params)
-  found = functions.log_prob(prior.to_coordinates(prior.params, x))
-  expected = [
-    _log_normal(row[np.newaxis] - m, _stationary_covariance([a], s, _D))[0]
-    for row, m, a, s in zip(x, mean, persistence, scale)
-  ]
-  np.testing.assert_allclose(found, expected, rtol=1e-10)
-
-
 def test_state_space_paths_have_the_covariance_of_their_recursion():
   transition = np.array([[0.9, 0.3], [-0.2, 0.7]])
   noise = np.array([[0.5, 0.1], [0.1, 0.2]])

@@ -115,10 +115,3 @@ def test_the_scale_of_a_coupling_stays_within_its_bounds():
   assert np.exp(log_det).max() <= 2.0**2 * (1 + 1e-12)
   assert np.exp(log_det).min() >= 0.5**2 * (1 - 1e-12)
   assert np.ptp(log_det) > 0.5
-
-
-@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
-def test_params_have_the_dtype_of_the_state(dtype):
-  for transport in _TRANSPORTS.values():
-    params = transport.init(3, dtype, tf.constant(1.0, dtype))
-    assert {p.dtype for p in tf.nest.flatten(params)} == {dtype}
