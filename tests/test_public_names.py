@@ -4,18 +4,14 @@ Ruff and pyright hold what one file can show; here are the rules that compare
 the public names with something else.
 """
 
-import importlib
 import inspect
 import pathlib
 import re
 import typing
 
-import pytest
-
 import tfp_adaptive as tfpa
 from experiments.samplers import baselines
 from experiments.samplers import cases
-from tests.contracts import registry
 
 _ROOT = pathlib.Path(tfpa.__file__).resolve().parents[1]
 _API = '\n'.join(page.read_text() for page in _ROOT.glob('docs/api/*.md'))
@@ -68,23 +64,6 @@ def test_every_public_name_has_an_entry_in_the_api():
   assert shown == {name for name, _ in _public()}
 
 
-def test_entries_of_the_api_name_the_object_that_their_heading_says():
-  entries = re.findall(r'::: (\S+)\n    options:\n      heading: (\S+)', _API)
-  assert len(entries) == _API.count(':::')
-  public = dict(_public())
-  for path, heading in entries:
-    module, _, name = path.rpartition('.')
-    value = getattr(importlib.import_module(module), name)
-    assert value is public[heading.removeprefix('tfpa.')]
-
-
-@pytest.mark.parametrize('page', ['README.md', 'CONTRIBUTING.md'])
-def test_links_of_pages_outside_the_site_lead_to_files(page):
-  links = re.findall(r'\]\((?!\w+:)([^)#\s]+)', (_ROOT / page).read_text())
-  assert links
-  assert not [link for link in links if not (_ROOT / link).is_file()]
-
-
 def _builders():
   """Yields the names of all functions that make a kernel of a density."""
   for module in (tfpa, baselines):
@@ -101,17 +80,3 @@ def test_every_builder_has_a_case_that_meets_the_contracts():
   assert met == set(_builders())
   names = [case.name for case in cases.CASES]
   assert len(set(names)) == len(names)
-
-
-def test_every_public_part_is_in_the_contract_tests():
-  # The contract tests go through `__all__`; here `__all__` is compared with
-  # the files, each of which has one factory of its own name.
-  for catalogue, names in (
-    (tfpa.preconditioners, registry.PRECONDITIONERS),
-    (tfpa.criteria, registry.CRITERIA),
-  ):
-    folder = pathlib.Path(catalogue.__file__).parent
-    modules = {path.stem: path.read_text() for path in folder.glob('*.py')}
-    factories = {n for n, text in modules.items() if f'\ndef {n}(' in text}
-    assert factories == set(names)
-  assert registry.OPTIMIZERS == tuple(tfpa.optimizers.__all__)

@@ -1,6 +1,9 @@
 """Kernels as objects: copies, tensors, traces of the target, refusals."""
 
+import gc
 import inspect
+import re
+import weakref
 
 import numpy as np
 import pytest
@@ -321,3 +324,80 @@ def test_kernels_without_gradients_take_them_without_xla(case):
   )
   assert len(np.unique(tensorflow)) > 10
   np.testing.assert_allclose(python, tensorflow, rtol=1e-8)
+
+
+# What was learned as TFP's own HMC.
+
+
+_LEARNED_START = tf.constant(np.random.default_rng(0).normal(size=(3, 2)))
+
+
+def _results(kernel, start=_LEARNED_START):
+  return kernel.bootstrap_results(start)
+
+
+def test_tfp_takes_the_mean_of_a_range_that_is_given():
+  for build, options, mean in (
+    (tfpa.fisher_divergence_hamiltonian, dict(num_leapfrog_steps=(1, 5)), 3),
+    (tfpa.entropy_adaptive_hamiltonian, dict(num_leapfrog_steps=5), 5),
+    (tfpa.gradient_adaptive_langevin, {}, 1),
+  ):
+    kernel = build(targets.standard_normal, 0, **options)
+    hmc = tfpa.as_tfp_kernel(kernel, _results(kernel))
+    assert hmc.parameters['num_leapfrog_steps'] == mean
+
+
+def test_the_kernel_of_tfp_stays_behind_a_bijector():
+  def log_normal(x):
+    return tf.reduce_sum(-0.5 * tf.math.log(x) ** 2 - tf.math.log(x), axis=-1)
+
+  kernel = tfp.mcmc.TransformedTransitionKernel(
+    tfpa.entropy_adaptive_hamiltonian(log_normal, 0, num_leapfrog_steps=3),
+    tfp.bijectors.Exp(),
+  )
+  start = tf.exp(_LEARNED_START)
+  theirs = tfpa.as_tfp_kernel(kernel, _results(kernel, start))
+  state, _ = theirs.one_step(
+    start, theirs.bootstrap_results(start), seed=tf.constant([1, 2])
+  )
+  # The logarithms are standard normal: the same step without a bijector.
+  plain = tfpa.entropy_adaptive_hamiltonian(
+    targets.standard_normal, 0, num_leapfrog_steps=3
+  )
+  hmc = tfpa.as_tfp_kernel(plain, _results(plain))
+  expected, _ = hmc.one_step(
+    _LEARNED_START,
+    hmc.bootstrap_results(_LEARNED_START),
+    seed=tf.constant([1, 2]),
+  )
+  np.testing.assert_allclose(tf.math.log(state), expected, rtol=1e-10)
+  assert np.any(state != start)
+
+
+# Kernels and parts are printed as the calls that build them.
+
+
+@pytest.mark.parametrize('case', cases.CASES, ids=lambda case: case.name)
+def test_no_kernel_shows_an_address(case):
+  text = repr(case.build())
+  assert not re.search(r'\b0x[0-9a-f]{6}| at 0x', text)
+  assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_part_shows_what_it_was_given():
+  prior = tfpa.gaussian_priors.random_walk(0.1, 50, initial_scale=1.0)
+  expected = 'random_walk(scale=0.1, num_steps=50, initial_scale=1.0)'
+  assert repr(prior) == expected
+  assert repr(tfpa.optimizers.adam(0.1)) == 'adam(learning_rate=0.1)'
+
+
+def test_arrays_are_shown_by_shape_and_are_not_kept():
+  covariance = np.eye(3)
+  reference = weakref.ref(covariance)
+  prior = tfpa.gaussian_priors.spectral(covariance)
+  assert repr(prior) == 'spectral(covariance=float64[3, 3])'
+  shown = prior.shown
+  del covariance, prior
+  gc.collect()
+  assert reference() is None
+  assert shown == 'spectral(covariance=float64[3, 3])'

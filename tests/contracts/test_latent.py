@@ -48,9 +48,7 @@ def test_a_step_makes_two_products_with_the_basis(case):
 def _assert_coordinates_are_of(accepted, state):
   prior = model.gaussian_prior()
   np.testing.assert_allclose(
-    accepted.coordinates,
-    prior.to_coordinates(prior.params, state),
-    atol=1e-12,
+    accepted.coordinates, prior.to_coordinates(prior.params, state), atol=1e-12
   )
   np.testing.assert_allclose(
     accepted.target_log_prob, model.log_likelihood(state), rtol=1e-12

@@ -61,6 +61,12 @@ def _estimate(x, seed):
   return x[..., 0]
 
 
+def _learned_of_a_map():
+  kernel = _transport(num_leapfrog_steps=1)
+  results = kernel.bootstrap_results(tf.zeros([2, 2]))
+  tfpa.learned_covariance(kernel, results)
+
+
 _fisher = functools.partial(tfpa.fisher_divergence_hamiltonian, _normal, 10)
 _metropolis = functools.partial(tfpa.adaptive_metropolis, _normal, 10)
 _transport = functools.partial(tfpa.transport_adaptive_hamiltonian, _normal, 10)
@@ -71,7 +77,12 @@ _penalty = functools.partial(
   penalty.eigenvalue_penalty, weights=(1.0, 2.0), rate=0.1, slack=0.0
 )
 _autoregression = gaussian_priors.autoregression
+_langevin = functools.partial(
+  tfpa.gradient_adaptive_langevin, _normal, num_adaptation_steps=10
+)
 _LINEAR = [
+  (_langevin, dict(num_adaptation_steps=-1), 'a non-negative int'),
+  (_langevin, dict(preconditioner='diagonal'), r'\(with parentheses\)'),
   (_preconditioned, dict(num_leapfrog_steps=0), 'positive int'),
   (
     _preconditioned,
@@ -105,12 +116,9 @@ _LINEAR = [
 _TRANSPORTS = [
   (_mapped, dict(num_leapfrog_steps=0), 'num_leapfrog_steps'),
   (_mapped, dict(transport=_NVP), '`transport` must be'),
-  (
-    _mapped,
-    dict(experimental_shard_axis_names='i'),
-    'cannot be sharded',
-  ),
+  (_mapped, dict(experimental_shard_axis_names='i'), 'cannot be sharded'),
   (_mapped, dict(num_leapfrog_steps=(1, 3)), '`real_nvp` learns by gradient'),
+  (_learned_of_a_map, {}, 'is no matrix'),
   (_transport, {}, '`real_nvp` learns by gradient.*`num_leapfrog_steps=5` al'),
   (_transport, dict(num_leapfrog_steps=(1, 3)), 'trajectories of one length'),
   (

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import control_flow
@@ -87,25 +88,21 @@ def _by_row(row):
 
 
 def _values_and_gradients(function, with_xla):
-  def run(rows):
-    with tf.GradientTape() as tape:
-      tape.watch(rows)
-      with vectorized_loops.in_step():
-        values = tf.vectorized_map(function, rows)
-    return values, tape.gradient(values, rows)
+  def values(rows):
+    with vectorized_loops.in_step():
+      return tf.vectorized_map(function, rows)
 
-  run = tf.function(run, autograph=False, jit_compile=with_xla)
+  run = tf.function(
+    lambda rows: tfp.math.value_and_gradient(values, rows),
+    autograph=False,
+    jit_compile=with_xla,
+  )
   return [x.numpy() for x in run(tf.constant(_ROWS))]
 
 
 def _one_by_one(function):
-  found = []
-  for row in _ROWS:
-    row = tf.constant(row)
-    with tf.GradientTape() as tape:
-      tape.watch(row)
-      value = function(row)
-    found.append((value.numpy(), tape.gradient(value, row).numpy()))
+  rows = map(tf.constant, _ROWS)
+  found = [tfp.math.value_and_gradient(function, row) for row in rows]
   return map(np.stack, zip(*found))
 
 

@@ -13,6 +13,9 @@ _SEED = (17, 4)
 _SIZE = 200_000
 
 
+each_dtype = pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+
+
 def _in_modes(function):
   return [
     np.asarray(run())
@@ -24,9 +27,7 @@ def _in_modes(function):
   ]
 
 
-@pytest.mark.parametrize(
-  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
-)
+@each_dtype
 def test_uniforms_have_the_same_bits_eager_in_a_graph_and_under_xla(dtype):
   eager, graph, xla = _in_modes(
     lambda: random.uniform([1001], dtype, tf.constant(_SEED))
@@ -35,9 +36,7 @@ def test_uniforms_have_the_same_bits_eager_in_a_graph_and_under_xla(dtype):
   np.testing.assert_array_equal(eager, xla)
 
 
-@pytest.mark.parametrize(
-  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
-)
+@each_dtype
 def test_normals_agree_to_rounding_in_every_mode(dtype):
   eager, graph, xla = _in_modes(
     lambda: random.normal([1001], dtype, tf.constant(_SEED))
@@ -59,18 +58,14 @@ def test_seeds_have_the_same_bits_in_every_mode():
   assert np.all(eager >= 0)
 
 
-@pytest.mark.parametrize(
-  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
-)
+@each_dtype
 def test_uniforms_are_uniform_and_never_zero(dtype):
   draws = random.uniform([_SIZE], dtype, tf.constant(_SEED)).numpy()
   assert draws.min() > 0.0 and draws.max() <= 1.0
   assert stats.kstest(draws.astype(np.float64), 'uniform').pvalue > 1e-3
 
 
-@pytest.mark.parametrize(
-  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
-)
+@each_dtype
 def test_normals_are_normal_in_moments_law_and_tails(dtype):
   draws = random.normal([_SIZE], dtype, tf.constant(_SEED)).numpy()
   draws = draws.astype(np.float64)

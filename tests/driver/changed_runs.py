@@ -346,12 +346,6 @@ def digest(draws):
   return found.hexdigest()[:16]
 
 
-def shown(rows):
-  """Returns a table of (case, result) as text."""
-  width = max(len(name) for name, _ in rows)
-  return '\n'.join(f'{name:{width}}  {result}' for name, result in rows)
-
-
 def _all(root, is_first):
   """Prints, as JSON, the checksum of every unchanged case, or its refusal.
 

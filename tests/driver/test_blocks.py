@@ -88,14 +88,8 @@ def test_seeds_depend_on_the_number_of_the_step_alone(counting):
 @pytest.mark.parametrize(
   'op, name',
   [
-    (
-      lambda x: x * tf.linalg.det(x * tf.eye(2)),
-      'MatrixDeterminant',
-    ),
-    (
-      lambda x: x + tf.py_function(lambda v: v, [x], tf.float32),
-      'EagerPyFunc',
-    ),
+    (lambda x: x * tf.linalg.det(x * tf.eye(2)), 'MatrixDeterminant'),
+    (lambda x: x + tf.py_function(lambda v: v, [x], tf.float32), 'EagerPyFunc'),
   ],
 )
 def test_an_op_that_xla_refuses_is_named(op, name):

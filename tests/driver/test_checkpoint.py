@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
+from tests.driver import test_sample
 from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
 from tfp_adaptive.driver import folder_lock
@@ -170,11 +171,13 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
 # Checkpoints of `sample`: the same run is continued, and no other.
 
 
-_START = np.random.default_rng(4).normal(size=(3, 2))
+_START = test_sample.START
 
 
-def _kernel(num_adaptation_steps=4, target=targets.standard_normal):
-  return tfpa.gradient_adaptive_langevin(target, num_adaptation_steps)
+def _kernel(num_adaptation_steps=4, target=targets.standard_normal, **options):
+  return tfpa.gradient_adaptive_langevin(
+    target, num_adaptation_steps, **options
+  )
 
 
 def _as_at_the_start(x):
@@ -182,20 +185,13 @@ def _as_at_the_start(x):
   return value + tf.reduce_sum(0.1 * (x - _START) * tf.ones_like(x), axis=-1)
 
 
-def _sample(kernel=None, start=_START, **options):
-  # Uncompiled: a block of these steps is traced faster than compiled.
-  arguments = dict(
-    num_results=5, seed=(1, 2), progress=False, jit_compile=False
-  )
-  arguments.update(options)
-  return tfpa.sample(kernel or _kernel(), tf.constant(start), **arguments)
-
-
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
   """Returns a finished run and the files that it wrote."""
   folder = tmp_path_factory.mktemp('run')
-  run = _sample(num_results=8, block_size=4, checkpoint_dir=folder)
+  run = test_sample.run_short(
+    num_results=8, block_size=4, checkpoint_dir=folder
+  )
   return run, {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -208,7 +204,7 @@ def _folder_with(tmp_path, files):
 def _continue(folder, **options):
   arguments = dict(num_results=8, block_size=4, checkpoint_dir=folder)
   arguments.update(options)
-  return _sample(**arguments)
+  return test_sample.run_short(**arguments)
 
 
 @pytest.mark.full
@@ -299,10 +295,6 @@ def _flip(content, position):
   return bytes(changed)
 
 
-def _langevin(**options):
-  return tfpa.gradient_adaptive_langevin(targets.standard_normal, 4, **options)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(
   'options, difference',
@@ -321,8 +313,8 @@ def _langevin(**options):
       dict(kernel=_kernel(target=lambda x: targets.standard_normal(x - 1e-9))),
       'the target.*1e-09',
     ),
-    (dict(kernel=_langevin(target_accept_prob=0.6)), 'target_accept_prob'),
-    (dict(kernel=_langevin(optimizer=tfpa.optimizers.adam(0.02))), 'a step'),
+    (dict(kernel=_kernel(target_accept_prob=0.6)), 'target_accept_prob'),
+    (dict(kernel=_kernel(optimizer=tfpa.optimizers.adam(0.02))), 'a step'),
     (dict(kernel=_kernel(), trace_fn=lambda state, _: state[:, 0]), 'recorded'),
     (dict(start=_START + 1e-9), 'the start'),
     (dict(jit_compile=True), 'jit_compile'),
@@ -345,8 +337,11 @@ def test_checkpoints_of_another_run_are_refused_by_what_differs(
 def test_a_folder_in_use_is_refused_by_its_holder(tmp_path):
   with folder_lock.held(tmp_path):
     with pytest.raises(RuntimeError, match=f'in use by process {os.getpid()}'):
-      _sample(checkpoint_dir=tmp_path)
-  assert _sample(checkpoint_dir=tmp_path).states.shape == (5, *_START.shape)
+      test_sample.run_short(checkpoint_dir=tmp_path)
+  assert test_sample.run_short(checkpoint_dir=tmp_path).states.shape == (
+    5,
+    *_START.shape,
+  )
 
 
 def test_a_file_that_may_not_be_read_is_not_called_damaged(

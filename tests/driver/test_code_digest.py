@@ -3,8 +3,6 @@
 import collections
 import functools
 import math
-import os
-import subprocess
 import sys
 import types
 
@@ -14,6 +12,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy import interpolate
 
+from tests.driver import child
 from tfp_adaptive.driver import code_digest
 
 _SCALE = 2.0
@@ -267,13 +266,7 @@ print(code_digest.digest(Model().log_prob), code_digest.digest(stats.norm))
 
 def test_the_digest_of_a_program_is_that_of_another_process():
   digests = {
-    subprocess.run(
-      [sys.executable, '-c', _STABLE, code_digest.__file__, str(number)],
-      env=dict(os.environ, PYTHONHASHSEED=str(number)),
-      capture_output=True,
-      check=True,
-      text=True,
-    ).stdout
-    for number in (1, 2)
+    child.run('-c', _STABLE, code_digest.__file__, seed, PYTHONHASHSEED=seed)
+    for seed in '12'
   }
   assert len(digests) == 1 and len(digests.pop().split()) == 2

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
+from tests.driver import child
 from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
@@ -131,11 +132,8 @@ def test_draws_and_traces_have_the_bits_of_a_run_in_memory(case, tmp_path):
   one, two = run_draws(**options), run_draws(tmp_path, **options)
   tf.nest.assert_same_structure(one.states, two.states)
   _assert_same(one, two)
-  for left, right in zip(
-    tf.nest.flatten((one.final_state, one.final_kernel_results)),
-    tf.nest.flatten((two.final_state, two.final_kernel_results)),
-  ):
-    np.testing.assert_array_equal(left, right)
+  last = [(r.final_state, r.final_kernel_results) for r in (one, two)]
+  tf.nest.map_structure(np.testing.assert_array_equal, *last)
 
 
 @pytest.mark.full
@@ -276,17 +274,17 @@ here.run_draws(sys.argv[1], num_results=4000, block_size=40)
 
 @pytest.mark.nightly
 def test_a_run_that_was_killed_goes_on_with_the_same_bits(tmp_path):
-  child = subprocess.Popen(
+  process = subprocess.Popen(
     [sys.executable, '-c', _CHILD, str(tmp_path)],
     cwd=pathlib.Path(__file__).parents[2],
     stderr=subprocess.DEVNULL,
   )
   third = tmp_path / 'draws.zarr/posterior/x/c.0.3.0'
   while not third.exists():
-    assert child.poll() is None, 'it ended before it was killed'
+    assert process.poll() is None, 'it ended before it was killed'
     os.sched_yield()
-  child.send_signal(signal.SIGKILL)
-  child.wait()
+  process.send_signal(signal.SIGKILL)
+  process.wait()
   options = dict(num_results=4000, block_size=40)
   _assert_same(run_draws(tmp_path, **options), run_draws(**options))
 
@@ -429,20 +427,12 @@ print(result.states.shape, result.run['worst_of_every'])
 """
 
 
-def _ended(code, *arguments):
-  return subprocess.run(
-    [sys.executable, '-c', code, *map(str, arguments)],
-    capture_output=True,
-    text=True,
-  )
-
-
 @pytest.mark.nightly
 def test_draws_on_disk_need_no_memory_that_grows_with_them(tmp_path):
   pytest.importorskip('zarr', reason='draws_dir is an extra')
-  done = _ended(_LIMITED, tmp_path)
-  assert done.returncode == 0, done.stderr[-2000:]
   # The summary is of all draws, not of one in several.
-  assert done.stdout.split() == ['(25000,', '4,', '1000)', '1']
+  told = child.run('-c', _LIMITED, tmp_path)
+  assert told.split() == ['(25000,', '4,', '1000)', '1']
   # The negative control: draws of 400 MB and their summary do not fit.
-  assert _ended(_LIMITED).returncode != 0
+  with pytest.raises(AssertionError):
+    child.run('-c', _LIMITED)

@@ -1,18 +1,14 @@
 """Digests of programs: equal for the same computation, and only for it."""
 
 import collections
-import os
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-import tfp_adaptive as tfpa
 from tests.contracts import targets
+from tests.driver import child
 from tfp_adaptive import _version
 from tfp_adaptive.driver import known_programs
 from tfp_adaptive.driver import program_digest
@@ -29,9 +25,7 @@ def _program(function, **options):
 
 def _looped(x, num_steps=5, factor=0.5):
   return tf.while_loop(
-    lambda i, _: i < num_steps,
-    lambda i, y: (i + 1, factor * tf.sin(y)),
-    (0, x),
+    lambda i, _: i < num_steps, lambda i, y: (i + 1, factor * tf.sin(y)), (0, x)
   )[1]
 
 
@@ -54,15 +48,9 @@ CHANGES = {
   'a number in a loop': (_looped, lambda x: _looped(x, factor=0.25)),
   'the length of a loop': (_looped, lambda x: _looped(x, 6)),
   'a number in a branch': (_branched, lambda x: _branched(x, 3.0)),
-  'a number in one of many branches': (
-    _switched,
-    lambda x: _switched(x, 4.0),
-  ),
+  'a number in one of many branches': (_switched, lambda x: _switched(x, 4.0)),
   'a slice': (_sliced, lambda x: _sliced(x, 1)),
-  'a datum': (
-    lambda x: x + _X,
-    lambda x: x + np.where(_X == 3.0, 3.5, _X),
-  ),
+  'a datum': (lambda x: x + _X, lambda x: x + np.where(_X == 3.0, 3.5, _X)),
   'the order of a difference': (lambda x: x - _X, lambda x: _X - x),
   'an axis': (lambda x: tf.cumsum(x, 0), lambda x: tf.cumsum(x, 1)),
   'a dtype': (
@@ -166,18 +154,8 @@ def test_another_process_computes_the_same_digests():
     _program(function).digest for function in (_looped, gradient_of_many_terms)
   ]
   for hash_seed in ('1', '2'):
-    child = subprocess.run(
-      [sys.executable, '-c', _CHILD],
-      env=dict(
-        os.environ,
-        PYTHONPATH=str(pathlib.Path(__file__).parents[2]),
-        PYTHONHASHSEED=hash_seed,
-      ),
-      capture_output=True,
-      text=True,
-      check=True,
-    )
-    assert child.stdout.split() == expected
+    found = child.run('-c', _CHILD, PYTHONHASHSEED=hash_seed)
+    assert found.split() == expected
 
 
 # What must agree for a run to be continued.
@@ -286,38 +264,3 @@ def test_few_are_kept_and_none_that_is_large(known, monkeypatch):
   monkeypatch.setattr(known_programs, '_LARGEST', 100)
   once_more = _scaled(0.0)
   assert known.same(once_more, True) is once_more
-
-
-@pytest.fixture
-def reused(monkeypatch):
-  """Returns a list that says of each program whether it was known."""
-  found = []
-  same = known_programs.Known.same
-
-  def spy(self, concrete, jit_compile):
-    function = same(self, concrete, jit_compile)
-    found.append(function is not concrete)
-    return function
-
-  monkeypatch.setattr(known_programs.Known, 'same', spy)
-  return found
-
-
-@pytest.mark.full
-def test_a_kernel_built_anew_is_known_unless_its_data_changed(reused):
-  data = [0.7]
-
-  def draws():
-    kernel = tfpa.gradient_adaptive_random_walk(
-      lambda x: -0.5 * tf.reduce_sum((x - data[0]) ** 2, axis=-1), 5
-    )
-    start = tf.zeros([2, 3])
-    return tfpa.sample(kernel, start, 50, seed=1, progress=False).states
-
-  first, again = draws(), draws()
-  assert reused == [False, True]
-  np.testing.assert_array_equal(first, again)
-  data[0] = 5.7
-  moved = draws()
-  assert reused == [False, True, False]
-  assert np.mean(moved) > np.mean(first) + 1.0

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
-import tensorflow as tf
 
 from tfp_adaptive.driver import progress as progress_lib
 from tfp_adaptive.driver import quiet
@@ -208,64 +207,9 @@ def test_a_process_that_is_aborted_has_its_last_words_shown():
   assert _LINES.splitlines()[5] in _stderr_of(code)
 
 
-_RUN = """
-import tfp_adaptive as tfpa
-import numpy as np
-import tensorflow as tf
-import tensorflow_probability as tfp
-tfd = tfp.distributions
-
-@tfd.JointDistributionCoroutineAutoBatched
-def model():
-  s = yield tfd.LogNormal(0.0, 1.0, name='s')
-  m = yield tfd.Normal(0.0, 1.0, name='m')
-  yield tfd.Sample(tfd.Normal(m, s), 4, name='y')
-
-posterior = tfpa.sample_posterior(
-  model, y=np.float32([1, 2, 3, 4]), num_draws=100, num_chains=4, min_ess=20,
-  max_gradients=5000, progress={progress},
-)
-posterior.posterior_predictive()
-posterior.log_likelihood()
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(quiet._HAS_GPU, reason='messages about a GPU are shown')
-def test_a_run_without_progress_writes_nothing():
-  assert _stderr_of(_RUN.format(progress=False)) == []
-
-
 @pytest.mark.nightly
 def test_the_level_0_in_the_environment_shows_all():
   lines = _stderr_of('import tfp_adaptive', TF_CPP_MIN_LOG_LEVEL='0')
   # The negative control: there is something to be dropped.
   assert any('oneDNN' in line for line in lines)
   assert _stderr_of('import tfp_adaptive') == []
-
-
-_RETRACING = '5 out of the last 5 calls to %s triggered tf.function retracing'
-
-
-@pytest.mark.parametrize(
-  'module, message, is_shown',
-  [
-    ('tfp_adaptive.driver.blocks', _RETRACING, False),
-    ('tfp_adaptive.posterior.model.data', 'Gradients of %s do not exist', True),
-    ('of_a_user', _RETRACING, True),
-    ('tfp_adaptive_models', _RETRACING, True),
-  ],
-)
-def test_retracing_is_told_of_functions_of_users_alone(
-  module, message, is_shown
-):
-  records = []
-  handler = logging.Handler()
-  handler.emit = records.append
-  tf.get_logger().addHandler(handler)
-  call = lambda: tf.get_logger().warning(message, 'f')
-  try:  # From a frame that belongs to the module.
-    exec('call()', {'__name__': module, 'call': call})
-  finally:
-    tf.get_logger().removeHandler(handler)
-  assert bool(records) == is_shown

@@ -37,11 +37,7 @@ def _hierarchy(count=2000, seed=0):
     value -= (_SIZE - 2) * x[:, 1]
     return value - 0.5 * tf.reduce_sum((x[:, 2:] - data) ** 2, axis=1)
 
-  x = tf.constant(states)
-  with tf.GradientTape() as tape:
-    tape.watch(x)
-    value = target(x)
-  return states, tape.gradient(value, x).numpy()
+  return states, targets.value_and_gradient(target, tf.constant(states))[1]
 
 
 def _walk(count=2000, seed=0):

@@ -20,6 +20,7 @@ from tfp_adaptive.linalg import banded_scan
 
 _D = 6
 _DELTA = 0.7
+_NUM_DRAWS = 40_000
 _IDENTITY = np.eye(_D)
 
 
@@ -123,20 +124,55 @@ def _step(kernel, states, seed=(3, 4)):
   return kernel.one_step(states, results, seed=seed)
 
 
+def _check_corrections(states, proposed, results, moments, covariance, mean):
+  """Compares corrections with those of dense densities.
+
+  Args:
+    states: Where the steps began, [chains, d].
+    proposed: Where they ended.
+    results: Of the proposal.
+    moments: x -> mean and covariance of what is proposed there.
+    covariance: Of the prior.
+    mean: The same.
+  """
+  for x, y, correction in zip(
+    states, proposed.numpy(), results.log_acceptance_correction.numpy()
+  ):
+    ratio = _log_normal(x, *moments(y)) - _log_normal(y, *moments(x))
+    change = _log_normal(y, mean, covariance)
+    change -= _log_normal(x, mean, covariance)
+    assert correction == pytest.approx(change + ratio, abs=1e-10)
+
+
+def _check_moments(proposed, mean, covariance):
+  """Checks that proposals have this mean and covariance."""
+  num_draws = len(proposed)
+  whitened = np.linalg.solve(
+    np.linalg.cholesky(covariance), (proposed.numpy() - mean).T
+  )
+  error = 1.0 / np.sqrt(num_draws)
+  assert np.all(np.abs(np.mean(whitened, axis=1)) < 4.5 * error)
+  excess = whitened @ whitened.T / num_draws - _IDENTITY
+  assert np.all(np.abs(excess) < 4.5 * np.sqrt(2.0) * error)
+  # A covariance 5 % off would be seen.
+  assert 0.05 > 4.5 * np.sqrt(2.0) * error
+
+
+def _centered(moments):
+  """Returns x -> moments of what is proposed, from those of x - mean."""
+
+  def of_state(x):
+    mean, covariance = moments(x - _MEAN, _gradient(x))
+    return _MEAN + mean, covariance
+
+  return of_state
+
+
 @pytest.mark.parametrize('name', MOMENTS)
 def test_correction_is_that_of_the_dense_proposal_density(name, prior):
   states = _states()
-  proposed, results = _step(_build(name, prior), states)
-  moments = MOMENTS[name]
-  for x, y, correction in zip(
-    states - _MEAN,
-    proposed.numpy() - _MEAN,
-    results.log_acceptance_correction.numpy(),
-  ):
-    forward = _log_normal(y, *moments(x, _gradient(x + _MEAN)))
-    backward = _log_normal(x, *moments(y, _gradient(y + _MEAN)))
-    change = _log_normal(y, 0.0, _C) - _log_normal(x, 0.0, _C)
-    assert correction == pytest.approx(change + backward - forward, abs=1e-10)
+  moved = _step(_build(name, prior), states)
+  _check_corrections(states, *moved, _centered(MOMENTS[name]), _C, _MEAN)
 
 
 @pytest.mark.parametrize('auxiliary', ['z', 'u'])
@@ -180,20 +216,10 @@ def _drawn(kernel, prior, start, seed):
 
 @pytest.mark.parametrize('name', ['marginal', 'aux_z', 'pcnl', 'cnl', 'pmala'])
 def test_proposals_have_the_mean_and_covariance_of_the_paper(name, prior):
-  moments = dict(MOMENTS, aux_z=_marginal)[name]
-  num_draws = 40000
+  moments = _centered(dict(MOMENTS, aux_z=_marginal)[name])
   x = _states(1)[0]
-  proposed, _ = _step(_build(name, prior), np.tile(x, (num_draws, 1)))
-  mean, covariance = moments(x - _MEAN, _gradient(x))
-  whitened = np.linalg.solve(
-    np.linalg.cholesky(covariance), (proposed.numpy() - _MEAN - mean).T
-  )
-  error = 1.0 / np.sqrt(num_draws)
-  assert np.all(np.abs(np.mean(whitened, axis=1)) < 4.5 * error)
-  excess = whitened @ whitened.T / num_draws - _IDENTITY
-  assert np.all(np.abs(excess) < 4.5 * np.sqrt(2.0) * error)
-  # A covariance 5 % off would be seen.
-  assert 0.05 > 4.5 * np.sqrt(2.0) * error
+  proposed, _ = _step(_build(name, prior), np.tile(x, (_NUM_DRAWS, 1)))
+  _check_moments(proposed, *moments(x))
 
 
 @pytest.mark.parametrize('name', [n for n in ALL if n != 'pmala'])
@@ -212,19 +238,14 @@ def test_marginal_proposal_with_auxiliary_covariance_is_that_of_equation_8():
   b = np.linalg.inv(2.0 / _DELTA * sigma_inv + _C_INV)
   prior = tfpa.gaussian_priors.spectral(_C, auxiliary_covariance=sigma)
   states = _states()
-  proposed, results = _step(_build('marginal', prior), states)
 
   def moments(x):
     gain = 2.0 / _DELTA * b @ sigma_inv
     covariance = gain @ (0.5 * _DELTA * sigma) @ gain.T + b
     return gain @ (x + 0.5 * _DELTA * sigma @ _gradient(x)), covariance
 
-  for x, y, correction in zip(
-    states, proposed.numpy(), results.log_acceptance_correction.numpy()
-  ):
-    change = _log_normal(y, 0.0, _C) - _log_normal(x, 0.0, _C)
-    ratio = _log_normal(x, *moments(y)) - _log_normal(y, *moments(x))
-    assert correction == pytest.approx(change + ratio, abs=1e-10)
+  moved = _step(_build('marginal', prior), states)
+  _check_corrections(states, *moved, moments, _C, 0.0)
 
 
 # Auxiliary MALA against dense densities, and MALA as its marginal.
@@ -331,7 +352,6 @@ def test_both_draw_with_the_mean_and_variance_of_mala():
 # The second-order proposal: acceptance ratios against dense densities.
 
 
-_EYE = np.eye(_D)
 _NOISE = 0.3
 _DATA = np.linspace(2.0, -2.0, _D)
 
@@ -345,7 +365,7 @@ def _prior(coefficients=(0.6, 0.2)):
 def _precision():
   prior = _prior()
   solve = prior.covariance(prior.params).solve
-  return solve(tf.constant(_EYE)).numpy()
+  return solve(tf.constant(_IDENTITY)).numpy()
 
 
 def _log_likelihood_second(x):
@@ -366,12 +386,12 @@ def _gaussian(x):
 
 
 def _moments(x):
-  """Mean and covariance at s = x - mean, from the formulas with inverses."""
+  """Mean and covariance of proposals, from the formulas with inverses."""
   hessian = np.diag(np.minimum(_curvature(x), 0.0))
-  a = np.linalg.inv(_precision() + 2.0 / _DELTA * _EYE - hessian)
+  a = np.linalg.inv(_precision() + 2.0 / _DELTA * _IDENTITY - hessian)
   s = x - _MEAN
   pulled = s + 0.5 * _DELTA * (_gradient_second(x) - hessian @ s)
-  return 2.0 / _DELTA * a @ pulled, a + 2.0 / _DELTA * a @ a
+  return _MEAN + 2.0 / _DELTA * a @ pulled, a + 2.0 / _DELTA * a @ a
 
 
 def _step_second(kernel, states, seed=(3, 4), jit_compile=True):
@@ -393,33 +413,16 @@ def _proposal(function=_log_likelihood_second):
 def test_the_second_order_correction_is_that_of_the_dense_proposal_density():
   states = _states()
   assert np.any(_curvature(states) > 0.0) and np.any(_curvature(states) < 0.0)
-  proposed, results = _step_second(_proposal(), states)
-  prior_covariance = np.linalg.inv(_precision())
-  for x, y, correction in zip(
-    states, proposed.numpy(), results.log_acceptance_correction.numpy()
-  ):
-    forward = _log_normal(y - _MEAN, *_moments(x))
-    backward = _log_normal(x - _MEAN, *_moments(y))
-    change = _log_normal(y, _MEAN, prior_covariance)
-    change -= _log_normal(x, _MEAN, prior_covariance)
-    assert correction == pytest.approx(change + backward - forward, abs=1e-10)
+  moved = _step_second(_proposal(), states)
+  covariance = np.linalg.inv(_precision())
+  _check_corrections(states, *moved, _moments, covariance, _MEAN)
 
 
 @pytest.mark.full
 def test_proposals_have_the_mean_and_covariance_of_the_formula():
-  num_draws = 40000
   x = _states(1)[0]
-  proposed, _ = _step_second(_proposal(), np.tile(x, (num_draws, 1)))
-  mean, covariance = _moments(x)
-  whitened = np.linalg.solve(
-    np.linalg.cholesky(covariance), (proposed.numpy() - _MEAN - mean).T
-  )
-  error = 1.0 / np.sqrt(num_draws)
-  assert np.all(np.abs(np.mean(whitened, axis=1)) < 4.5 * error)
-  excess = whitened @ whitened.T / num_draws - _EYE
-  assert np.all(np.abs(excess) < 4.5 * np.sqrt(2.0) * error)
-  # A covariance 5 % off would be seen.
-  assert 0.05 > 4.5 * np.sqrt(2.0) * error
+  proposed, _ = _step_second(_proposal(), np.tile(x, (_NUM_DRAWS, 1)))
+  _check_moments(proposed, *_moments(x))
 
 
 @pytest.mark.full

@@ -193,11 +193,7 @@ def test_moves_end_where_the_weighted_divergence_is_flat(name):
   size = 5
   target = targets.Banana(size)
   states = target.draw(300)
-  point = tf.constant(states)
-  with tf.GradientTape() as tape:
-    tape.watch(point)
-    log_prob = target.log_prob(point)
-  scores = tape.gradient(log_prob, point).numpy()
+  _, scores = targets.value_and_gradient(target.log_prob, tf.constant(states))
   states, scores = states - states.mean(0), scores - scores.mean(0)
   preconditioner, start = _start(name, size)
   batches = tuple(np.tile(rows, (300, 1, 1)) for rows in (states, scores))

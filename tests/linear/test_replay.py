@@ -35,11 +35,7 @@ each_proposal = pytest.mark.parametrize('name', PROPOSALS)
 
 
 def _log_prob_and_grad(x):
-  x = tf.constant(x)
-  with tf.GradientTape() as tape:
-    tape.watch(x)
-    value = _TARGET.log_prob(x)
-  return value.numpy(), tape.gradient(value, x).numpy()
+  return targets.value_and_gradient(_TARGET.log_prob, tf.constant(x))
 
 
 class _Step:
@@ -64,21 +60,19 @@ class _Step:
 
   def gradient_in_factor(self, field):
     """Returns d sum(field) / d L in the lower triangle of L, [d, d]."""
-    params = tf.constant(_FACTOR)
-    with tf.GradientTape() as tape:
-      tape.watch(params)
-      factor = scale_factor.at(self.preconditioner, params)
-      value = tf.reduce_sum(getattr(self.replay.transition(factor), field))
-    gradient = tape.gradient(value, params)
-    return np.tril(gradient)
+    return np.tril(self._gradient(field, scale_factor.at, _FACTOR))
 
-  def gradient_in_tangent(self, field, preconditioner, params):
-    tangent = scale_factor.zero_tangent(params)
-    with tf.GradientTape() as tape:
-      tape.watch(tangent)
-      factor = scale_factor.around(preconditioner, params, tangent)
-      value = tf.reduce_sum(getattr(self.replay.transition(factor), field))
-    return tape.gradient(value, tangent).numpy()
+  def gradient_in_tangent(self, field):
+    params = tf.constant(_FACTOR)
+    around = lambda part, tangent: scale_factor.around(part, params, tangent)
+    return self._gradient(field, around, scale_factor.zero_tangent(params))
+
+  def _gradient(self, field, factor_at, at):
+    def value(at):
+      factor = factor_at(self.preconditioner, at)
+      return getattr(self.replay.transition(factor), field)
+
+    return targets.value_and_gradient(value, tf.convert_to_tensor(at))[1]
 
 
 def _log_ratio(name, step, factor):
@@ -179,9 +173,7 @@ def test_tangent_gradients_are_the_factor_times_raw_gradients(name):
     lambda factor: _log_ratio(name, step, factor).sum(), _FACTOR
   )
   np.testing.assert_allclose(
-    step.gradient_in_tangent(
-      'log_accept_ratio', step.preconditioner, tf.constant(_FACTOR)
-    ),
+    step.gradient_in_tangent('log_accept_ratio'),
     _FACTOR.T @ full,
     rtol=1e-5,
     atol=1e-6,
@@ -254,10 +246,6 @@ def _largest_z_score(gradients):
 def test_the_control_variate_has_mean_zero_in_stationarity(name):
   _, variate = _gradients_per_chain(name)
   assert _largest_z_score(variate) < 4.5  # 9 numbers, each N(0, 1).
-
-
-@each_proposal
-def test_the_control_variate_test_notices_a_wrong_law(name):
   # The negative control: the mean is zero in stationarity only.
   _, variate = _gradients_per_chain(name, spread=1.3)
   assert _largest_z_score(variate) > 6.0
@@ -314,20 +302,19 @@ def _rows(num_rows, seed=0):
 def _gradient(function, a, b):
   """Returns the gradient of the sum with respect to E at C = I, [d, d]."""
   params = tf.constant(_IDENTITY)
-  tangent = tf.zeros_like(params)
-  with tf.GradientTape() as tape:
-    tape.watch(tangent)
+
+  def of_tangent(tangent):
     factor = scale_factor.around(registry.fixed(_IDENTITY), params, tangent)
-    value = function(factor, *map(factor.apply_adjoint, (a, b)))
+    return function(factor, *map(factor.apply_adjoint, (a, b)))
+
+  value, found = targets.value_and_gradient(of_tangent, tf.zeros_like(params))
   np.testing.assert_array_equal(value, 0.0)
-  return tape.gradient(value, tangent).numpy()
+  return found
 
 
 def _center(a, b, e, slope=0.7):
   return _gradient(
-    lambda factor, *_: control_variates.center(slope, factor, a, e),
-    a,
-    b,
+    lambda factor, *_: control_variates.center(slope, factor, a, e), a, b
   )
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from tests.contracts import registry
@@ -20,10 +21,7 @@ each_length = pytest.mark.parametrize('num_steps', [1, 2, 3, 6])
 
 
 def _value_and_gradient(x):
-  with tf.GradientTape() as tape:
-    tape.watch(x)
-    value = _TARGET.log_prob(x)
-  return value, tape.gradient(value, x)
+  return tfp.math.value_and_gradient(_TARGET.log_prob, x)
 
 
 def _start(num_chains=4, seed=0):

@@ -292,6 +292,16 @@ def _errors(kernel, start, basis, seed):
   return np.abs(squares.mean(axis=0) - 1.0), error
 
 
+def _learned_without_resonance(kernel, start, basis):
+  """Returns the frozen kernel, after a check of its variances."""
+  run = tfpa.sample(kernel, start[:64], 20, progress=False, seed=(22, 0))
+  learned = tfpa.frozen(kernel, run.final_kernel_results)
+  found, error = _errors(learned, start, basis, 1)
+  assert 4.0 * error.max() < _TOLERANCE
+  assert found.max() < _TOLERANCE
+  return learned
+
+
 @pytest.mark.nightly
 def test_kept_momenta_do_not_resonate():
   log_prob, basis, start = _target()
@@ -301,11 +311,7 @@ def test_kept_momenta_do_not_resonate():
     preconditioner=tfpa.preconditioners.diagonal(),
     keep_momentum=True,
   )
-  run = tfpa.sample(kernel, start[:64], 20, progress=False, seed=(22, 0))
-  learned = tfpa.frozen(kernel, run.final_kernel_results)
-  found, error = _errors(learned, start, basis, 1)
-  assert 4.0 * error.max() < _TOLERANCE
-  assert found.max() < _TOLERANCE
+  learned = _learned_without_resonance(kernel, start, basis)
   # The twin is the same kernel, but for a number that never changes.
   of_one = learned.inner_kernel.settled
   length = learned.inner_kernel.mean_num_steps
@@ -321,11 +327,7 @@ def test_learned_lengths_do_not_resonate_and_one_length_does():
   kernel = tfpa.fisher_divergence_hamiltonian(
     log_prob, 1500, preconditioner=tfpa.preconditioners.diagonal()
   )
-  run = tfpa.sample(kernel, start[:64], 2, progress=False, seed=(22, 0))
-  learned = tfpa.frozen(kernel, run.final_kernel_results)
-  found, error = _errors(learned, start, basis, 1)
-  assert 4.0 * error.max() < _TOLERANCE
-  assert found.max() < _TOLERANCE
+  learned = _learned_without_resonance(kernel, start, basis)
   # The twin is the same kernel, but for a length that never changes.
   proposal = learned.parameters['inner_kernel']
   length = int(np.ceil(np.mean(proposal.num_leapfrog_steps)))

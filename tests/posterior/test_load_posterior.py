@@ -80,12 +80,8 @@ def saved(tmp_path_factory):
 
 
 def _assert_same_draws(one, two):
-  for a, b in zip(
-    tf.nest.flatten((one.states, one.trace)),
-    tf.nest.flatten((two.states, two.trace)),
-    strict=True,
-  ):
-    np.testing.assert_array_equal(a, b)
+  both = [(p.states, p.trace) for p in (one, two)]
+  tf.nest.map_structure(np.testing.assert_array_equal, *both)
 
 
 @pytest.mark.full
@@ -96,14 +92,10 @@ def test_what_is_loaded_is_what_was_saved(saved):
   assert repr(loaded) == repr(posterior) and loaded.thinning == 2
   assert loaded.choice == 'conditional Gaussian'
   assert loaded.report == posterior.report
-  for one, two in zip(
-    tf.nest.flatten(loaded.kernel.bootstrap_results(loaded.unconstrained[-1])),
-    tf.nest.flatten(
-      posterior.kernel.bootstrap_results(posterior.unconstrained[-1])
-    ),
-    strict=True,
-  ):
-    np.testing.assert_array_equal(one, two)
+  started = [
+    p.kernel.bootstrap_results(p.unconstrained[-1]) for p in (loaded, posterior)
+  ]
+  tf.nest.map_structure(np.testing.assert_array_equal, *started)
 
 
 @pytest.mark.full

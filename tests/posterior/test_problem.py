@@ -129,11 +129,8 @@ def test_starts_of_a_model_inside_of_the_model(init):
   'init, message',
   [
     (dict(mu=np.zeros(4)), 'has the parts mu, but the unknowns .* mu, tau, th'),
-    (dict(_starts(), y=_DATA), 'has the parts mu, share, tau, theta, y, but'),
     (tf.TensorSpec([3]), r"of 4 chains for each by name, `init={'mu': arr"),
-    (dict(_starts(), mu=0.0), r'of mu must be .* \(4,\), .* the shape \(\)'),
     (dict(_starts(), mu=tf.TensorSpec([])), r'of mu must .* got TensorSpec'),
-    (_starts(3), r'`init` of mu must be .* \(4,\), .* got the shape \(3,\)'),
     (
       dict(_starts(), tau=-np.ones(4)),
       'of tau is -1.0 for chain 0, outside of the',
@@ -152,14 +149,8 @@ def test_starts_that_are_none_of_the_model_are_refused(init, message):
 def test_parts_and_coordinates_have_the_models_names():
   problem = problem_lib.of_joint(_model(), dict(y=_DATA))
   assert problem.names == ('mu', 'tau', 'theta', 'share')
-  assert problem.coordinates == (
-    'mu',
-    'tau',
-    'theta[0]',
-    'theta[1]',
-    'theta[2]',
-    'share',
-  )
+  effects = [f'theta[{i}]' for i in range(3)]
+  assert problem.coordinates == ('mu', 'tau', *effects, 'share')
 
 
 def test_prior_draws_come_back_as_they_are():
@@ -175,10 +166,7 @@ def _of_density(**options):
   return problem_lib.of_density(
     lambda scale, x: -scale - 0.5 * tf.reduce_sum(x**2, axis=-1),
     **{
-      'init': [
-        tf.TensorSpec([], tf.float64),
-        tf.TensorSpec([2], tf.float64),
-      ],
+      'init': [tf.TensorSpec([], tf.float64), tf.TensorSpec([2], tf.float64)],
       'bijectors': [tfb.Exp(), None],
       'num_chains': 3,
       **options,

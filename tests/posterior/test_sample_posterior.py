@@ -121,12 +121,6 @@ def test_the_same_seed_gives_the_same_draws(posterior):
   np.testing.assert_array_equal(again.states.mu, posterior.states.mu)
 
 
-@pytest.mark.nightly
-def test_no_number_of_more_draws_but_a_positive_one_is_taken(posterior):
-  with pytest.raises(ValueError, match='`num_draws` must be a positive int'):
-    posterior.more(True)
-
-
 def _two_modes(x):
   apart = [tf.reduce_sum((x - m) ** 2, axis=-1) for m in (-30.0, 30.0)]
   return tf.reduce_logsumexp(-0.5 * tf.stack(apart), axis=0)

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.contracts import targets
 from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import progress
@@ -26,8 +27,7 @@ class _Killed(Exception):
   pass
 
 
-def _log_prob(x):
-  return -0.5 * tf.reduce_sum(x**2, axis=-1)
+_log_prob = targets.standard_normal
 
 
 def _sample(folder=None, seed=3, **options):
@@ -367,12 +367,8 @@ def test_a_block_that_fails_costs_no_draws():
 
 
 def _sample_cut(folder, max_gradients, **options):
-  return tfpa.sample_posterior(
-    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
-    num_draws=200, num_chains=8, seed=3, min_ess=400, progress=False,
-    init=tf.TensorSpec([2], tf.float64), jit_compile=False,
-    checkpoint_dir=folder, max_gradients=max_gradients, **options,
-  )  # fmt: skip
+  options = dict(min_ess=400, max_gradients=max_gradients) | options
+  return _sample(folder, **options)
 
 
 def _steps(posterior):
@@ -385,23 +381,15 @@ def _steps(posterior):
 def test_an_adaptation_that_was_cut_off_goes_on_with_more_gradients(
   tmp_path, monkeypatch
 ):
-  save, calls = checkpoint.State.save, []
-
-  def dying(self, *args, **header):
-    if calls:
-      raise _Killed
-    calls.append(None)
-    return save(self, *args, **header)
-
   with monkeypatch.context() as patch, pytest.raises(_Killed):
     patch.setattr(host, '_STEPS_TO_SAVE', 10)
-    patch.setattr(checkpoint.State, 'save', dying)
+    _dying(patch, checkpoint.State, 'save', 1)
     _sample_cut(tmp_path / 'cut', 4000)
   whole = _sample_cut(tmp_path / 'whole', 4000)
   richer = _sample_cut(tmp_path / 'richer', 8000)
   with monkeypatch.context() as patch, pytest.raises(_Killed):
     patch.setattr(host, '_STEPS_TO_SAVE', 10)
-    patch.setattr(checkpoint.State, 'save', dying)
+    _dying(patch, checkpoint.State, 'save', 0)
     _sample_cut(tmp_path / 'cut', 3000)  # Of less it is the same, too.
   found = _sample_cut(tmp_path / 'cut', 8000)
   assert _steps(found) == _steps(whole) != _steps(richer)
@@ -424,7 +412,7 @@ def test_a_callback_ends_a_run_and_nothing_is_lost(phase, capfd):
 
 def test_a_callback_that_cannot_be_called_is_refused():
   with pytest.raises(TypeError, match='`callback` must be a function of one'):
-    _sample_cut(None, 4000, callback=True)
+    _sample(callback=True)
 
 
 # What the file of a cut off call says of the call that goes on.

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from tests.contracts import targets
 from tfp_adaptive.posterior.density import Density
 from tfp_adaptive.posterior.model import problem as problem_lib
 from tfp_adaptive.posterior.starts import arrival
@@ -37,8 +38,7 @@ def _drawn(log_prob, **replaced):
   return starts.rows, starts.num_redrawn
 
 
-def _normal(x):
-  return -0.5 * tf.reduce_sum(x**2, axis=-1)
+_normal = targets.standard_normal
 
 
 def test_starts_lie_apart():

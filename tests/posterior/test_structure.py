@@ -1,31 +1,20 @@
 """The structure of a target is told by pairs held out."""
 
-import types
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.contracts import targets
 from tests.transport.maps import hierarchies
-from tfp_adaptive.driver import progress
-from tfp_adaptive.posterior import stages
 from tfp_adaptive.posterior.structures import structure
 from tfp_adaptive.transport import maps
 
 _NUM_PAIRS = 400
 
 
-def _pairs(log_prob, states):
-  rows = tf.constant(states)
-  with tf.GradientTape() as tape:
-    tape.watch(rows)
-    value = log_prob(rows)
-  return states, tape.gradient(value, rows).numpy()
-
-
 def _choice(log_prob, states):
-  return structure.choose(*_pairs(log_prob, states))
+  _, scores = targets.value_and_gradient(log_prob, tf.constant(states))
+  return structure.choose(states, scores)
 
 
 def _funnel(x):
@@ -143,9 +132,7 @@ def matrix_alone(monkeypatch):
   """Tries no map: it takes its time."""
   whole = structure._candidates
   monkeypatch.setattr(
-    structure,
-    '_candidates',
-    lambda scores: dict([*whole(scores).items()][:1]),
+    structure, '_candidates', lambda scores: dict([*whole(scores).items()][:1])
   )
 
 
@@ -236,49 +223,3 @@ def test_what_bends_searches_anew_where_other_drivers_earned_nothing(
 
 
 # The pairs of draws and gradients that a structure is chosen by.
-
-
-class _Density:
-  """A standard normal distribution."""
-
-  num_calls = 0
-
-  def evaluate(self, rows):
-    self.num_calls += 1
-    return -0.5 * np.sum(rows**2, axis=-1), -rows
-
-
-class _Run(stages.Run):
-  """What chooses a structure, and samples nothing."""
-
-  def __init__(self):
-    self._density, self._report = _Density(), []
-    self._settings = types.SimpleNamespace(reports=progress.SILENT)
-    self._problem = types.SimpleNamespace(coordinates=['x'])
-
-
-@pytest.mark.parametrize('diverge', [False, True])
-def test_pairs_are_of_one_chain_after_the_other(monkeypatch, diverge):
-  given = []
-
-  def choose(states, scores, learned, diverge, num_chains):
-    del learned
-    given.append((states, scores, diverge, num_chains))
-    return structure.Choice(*structure.default_matrix(1))
-
-  monkeypatch.setattr(structure, 'choose', choose)
-  chains = types.SimpleNamespace(
-    choice=structure.Choice(*structure.default_matrix(1)),
-    draws=np.arange(6.0)[:, None, None] + [[0.0], [10.0], [20.0]],
-    matrix=None,
-    diverge=diverge,
-    is_lost=np.zeros([3], bool),
-  )
-  _Run()._choice(chains, 0)
-  ((states, scores, told, num_chains),) = given
-  expected = [
-    float(10 * chain + step) for chain in range(3) for step in range(6)
-  ]
-  assert states.ravel().tolist() == expected
-  np.testing.assert_array_equal(scores, -states)
-  assert num_chains == 3 and told is diverge

@@ -13,6 +13,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from tests.contracts import targets
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
@@ -118,33 +119,16 @@ def _masked(x):
   'model, data, message',
   [
     (_GOOD, dict(sen=_DATA), "'sen' is .* mean, seen. Did you mean `seen`?"),
-    (_GOOD, dict(seen=_DATA, draws=500), "'draws' is .* mean `num_draws`?"),
-    (_GOOD, dict(seen=_DATA, xyz=4), "'xyz' is .* value are mean, seen.$"),
     (_GOOD, dict(seen=_DATA[:3]), r'shape \(3,\), but the model draws \(4,\)'),
     (
       _GOOD.experimental_pin(seen=[1.0, np.nan, 2.0, 3.0]),
       {},
       "data 'seen' are not finite numbers",
     ),
-    (
-      _GOOD.experimental_pin(seen=_DATA),
-      dict(seen=_DATA),
-      "'seen' is neither an argument nor a part",
-    ),
     (_GOOD, dict(mean=0.0, seen=_DATA), 'nothing is left to be sampled'),
-    (
-      _GOOD,
-      dict(seen=_DATA, init=_THREE),
-      '`init` has the parts x, but the unk',
-    ),
     (_GOOD, dict(seen=_DATA, bijectors=[]), '`bijectors` belong to a density'),
     (_GOOD.log_prob, dict(seen=_DATA), 'pass a joint distribution itself'),
     (_GOOD.log_prob, dict(max_gradient=9), 'mean `max_gradients`?'),
-    (
-      _joint(_RATE, lambda x: tfd.Sample(tfd.Exponential(x), 2, name='y')),
-      dict(y=[-1.0, 2.0]),
-      r'from `tfd.Sample.tfd.Exponential.`, and must be not negative, but -1.0',
-    ),
     # The maps of other distributions are tested with their supports.
     (
       _nested(r=tfd.LKJ(2, 1.0)),
@@ -180,7 +164,6 @@ def _masked(x):
     (_joint(_MEAN, _chain), dict(y=_DATA), _TOO_FEW),
     (_DATA_INSIDE, dict(y=dict(a=3.0, b=1.0)), _TOO_FEW),
     (_DATA_INSIDE, dict(y=dict(a=1.5, b=1.0)), "'y.a' are drawn from.*Poisson"),
-    (_DATA_INSIDE, dict(y=dict(a=1.0, b=np.nan)), "'y.b' are not finite"),
     (_DATA_INSIDE, dict(y=dict(a=1.0)), 'a model inside of the model: give a'),
     (
       _GOOD,
@@ -232,8 +215,7 @@ _NAMED = {'a': tf.TensorSpec([2]), 'b': tf.TensorSpec([3])}
 _START = np.random.default_rng(0).normal(size=[4, 3]).astype(np.float32)
 
 
-def _normal(x):
-  return -0.5 * tf.reduce_sum(x**2, axis=-1)
+_normal = targets.standard_normal
 
 
 def _two(a, b):
@@ -255,7 +237,6 @@ def _if(x):
 @pytest.mark.parametrize(
   'density, options, message',
   [
-    (lambda x: -tf.reduce_sum(x**2, axis=0), {}, r'shape \(3,\) for 4 chains'),
     (
       lambda x: _normal(x) + tf.random.normal([4]),
       {},
@@ -295,27 +276,19 @@ def _if(x):
     (_normal, dict(init=[]), '`init` has no parts'),
     (_normal, dict(init=(3,)), r'A shape is written `tf.TensorSpec\(\[3\]\)`'),
     (_normal, dict(init=tf.TensorSpec([None, 3])), 'chains are not one of the'),
-    (_normal, dict(init=tf.TensorSpec([0])), 'a number on every axis, 1 or mo'),
     (_normal, dict(init=np.zeros([4, 3], int)), 'shapes as floats'),
     (_normal, dict(init=_START[:3]), 'one row for each of 4 chains'),
     (_normal, dict(init=_START[0]), r'mean, write `tf.TensorSpec\(\[3\]\)`'),
     (_two, dict(init=[_PAIR[0], _START]), 'starts for all, or shapes for all'),
     (_normal, dict(init=0.0 * _START), 'All chains start at one point'),
     (_positive, dict(bijectors=tfb.Exp), 'with its parentheses'),
-    (_positive, dict(bijectors='exp'), "`tfb.Bijector`.*but got 'exp'"),
     (
       _two,
       dict(init=[tf.TensorSpec([2], tf.float64), _PAIR[1]]),
       'one dtype, but these are x0 float64, x1 float32',
     ),
     (_two, dict(init=_NAMED, bijectors={'c': tfb.Exp()}), r"got \['c'\]"),
-    (
-      _two,
-      dict(init=_PAIR, bijectors=tfb.Exp()),
-      'one, but `init` has 2 parts',
-    ),
     (_normal, dict(y=_DATA), 'Bind its data before'),
-    (_normal, dict(num_burnin=100), "'num_burnin' is no argument"),
     # Right ones.
     (_normal, {}, _TOO_FEW),
     (_normal, dict(init=_START), _TOO_FEW),
@@ -345,7 +318,6 @@ _SEED = '`seed` must be an int, a pair of ints'
     (dict(num_chains=1), '`num_chains` must be an int of at least 2'),
     (dict(min_ess=-1), f'`min_ess` {_NUMBER}'),
     (dict(min_ess=np.inf), 'and finite, but got inf. .*`min_ess=400`'),
-    (dict(max_gradients=np.inf), 'and finite, but got inf. .* `1e9` for any'),
     (dict(max_gradients=None), 'but got None. .*max_gradients=100_000`'),
     (dict(max_seconds=0), 'number, but got 0. .*`None` for any'),
     (dict(seed=[1, 2, 3]), _SEED),
@@ -371,14 +343,9 @@ def _steps():
   'model, message',
   [
     (tfd.Normal(0.0, 1.0), 'pass its `log_prob` without calling it'),
-    (tfd.Normal(0.0, 1.0).log_prob(_START), 'without calling it'),
     (None, 'a log density, a function, but got NoneType'),
     (tfd.JointDistributionCoroutine, 'must be a `tfd.JointDistribution`'),
     (_steps, 'Write `@tfd.JointDistributionCoroutineAutoBatched` above'),
-    (
-      tfp.mcmc.HamiltonianMonteCarlo(_normal, 0.5, 3),
-      'but got HamiltonianMonteCarlo',
-    ),
   ],
 )
 def test_what_is_no_model_is_refused(model, message):

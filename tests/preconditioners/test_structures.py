@@ -142,12 +142,9 @@ def test_gradients_in_the_tangent_are_raw_gradients_in_its_coordinates(name):
     tape.watch(tangent)
     value = _value(scale_factor.around(part, params, tangent), rows)
   relative = tape.gradient(value, tangent)
-  for one, two in zip(
-    tf.nest.flatten(
-      _raw_from_tangent(name, params, relative, dense(part, params))
-    ),
-    tf.nest.flatten(_raw_gradient(part, params, rows)),
-  ):
+  raw = _raw_from_tangent(name, params, relative, dense(part, params))
+  expected = _raw_gradient(part, params, rows)
+  for one, two in zip(*map(tf.nest.flatten, (raw, expected))):
     np.testing.assert_allclose(one, two, rtol=1e-8, atol=1e-10)
 
 
@@ -191,8 +188,7 @@ def test_projection_makes_any_params_valid(name):
   projected = part.project(structures.random_like(params, 1.0))
   assert np.linalg.slogdet(dense(part, projected))[0] == 1.0
   again = part.project(projected)
-  for one, two in zip(tf.nest.flatten(projected), tf.nest.flatten(again)):
-    np.testing.assert_array_equal(one, two)
+  tf.nest.map_structure(np.testing.assert_array_equal, projected, again)
 
 
 @each_structure

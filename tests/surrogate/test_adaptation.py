@@ -249,13 +249,10 @@ def test_a_given_history_is_fitted_before_the_first_step():
     factor @ factor.T, np.cov(draws.T, bias=True), rtol=0.1, atol=0.1
   )
   _, after = learning.run(kernel, 3)
-  for one, other in zip(
-    tf.nest.flatten((params, learning.factor_of(results))),
-    tf.nest.flatten(
-      (learning.params_of(after[-1]), learning.factor_of(after[-1]))
-    ),
-  ):
-    np.testing.assert_array_equal(one, other)
+  learned = [
+    (learning.params_of(r), learning.factor_of(r)) for r in (results, after[-1])
+  ]
+  tf.nest.map_structure(np.testing.assert_array_equal, *learned)
 
 
 def test_fewer_draws_than_points_leave_rows_empty():

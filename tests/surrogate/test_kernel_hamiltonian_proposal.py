@@ -310,8 +310,7 @@ def test_one_step_leaves_a_banana_invariant(options):
   'wrong', [dict(temper=1.1), dict(wrong=True)], ids=['tempered', 'correction']
 )
 @pytest.mark.parametrize(
-  'surrogate',
-  ['gaussian', pytest.param('finite', marks=pytest.mark.full)],
+  'surrogate', ['gaussian', pytest.param('finite', marks=pytest.mark.full)]
 )
 def test_a_wrong_target_and_a_missing_correction_are_detected(surrogate, wrong):
   assert _one_step(surrogate, **wrong)[0] < 1e-6

@@ -106,12 +106,9 @@ def test_a_fit_that_is_not_finite_keeps_all_entries():
   for name in ('cholesky', 'tridiagonal'):
     part, params = _fit(name)
     kept = momentum_scale.fit(
-      part,
-      params,
-      *[tf.constant(array) for array in (points, weights, scores)],
+      part, params, *[tf.constant(array) for array in (points, weights, scores)]
     )
-    for one, other in zip(tf.nest.flatten(kept), tf.nest.flatten(params)):
-      np.testing.assert_array_equal(one, other)
+    tf.nest.map_structure(np.testing.assert_array_equal, kept, params)
 
 
 # Moments of weighted points against numpy.

@@ -443,10 +443,7 @@ def _unit_box(x):
 @pytest.mark.full
 @pytest.mark.parametrize(
   'reference',
-  [
-    _unit_box,
-    tfd.Independent(tfd.Uniform(-np.ones(1), np.ones(1)), 1),
-  ],
+  [_unit_box, tfd.Independent(tfd.Uniform(-np.ones(1), np.ones(1)), 1)],
   ids=['density', 'law'],
 )
 def test_a_reference_narrower_than_the_target_does_not_truncate_it(reference):
@@ -546,17 +543,8 @@ def test_who_turns_back_at_the_last_replica_without_a_step_does_not_restart():
 # What replica exchange takes, warns of and refuses.
 
 
-def _langevin():
-  return tfpa.replica_exchange(
-    targets.standard_normal,
-    60,
-    num_replicas=3,
-    kernel_fn=tfpa.fisher_divergence_langevin,
-  )
-
-
 def test_too_few_replicas_and_no_restarts_are_told():
-  kernel = _langevin()
+  kernel = _kernel(kernel_fn=tfpa.fisher_divergence_langevin)
   results = kernel.bootstrap_results(tf.constant(np.zeros((2, 2))))
   tried = tf.constant([4.0, 4.0], tf.float64)
   seldom = results._replace(rejections=0.95 * tried, num_exchanges=tried)

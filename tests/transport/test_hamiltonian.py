@@ -113,6 +113,13 @@ def _moved(params, direction, size):
   return tf.nest.map_structure(lambda p, d: p + size * d, params, direction)
 
 
+def _up_and_down(step, function, direction, *gradients):
+  noise = step.proposed.noise.numpy()
+  for size in (1e-6, -1e-6):
+    params = _moved(step.params, direction, size)
+    yield function(params, step.state, noise, *gradients)
+
+
 @pytest.mark.parametrize('seed', [1, 2, 3])
 @pytest.mark.parametrize(
   'field, function',
@@ -124,13 +131,9 @@ def _moved(params, direction, size):
 def test_replay_gradients_are_differences_of_the_replayed_numbers(
   step, field, function, seed
 ):
-  direction = _direction(step.params, seed)
-  noise = step.proposed.noise.numpy()
   gradients = step.proposed.trajectory.gradients.numpy()
-  up, down = (
-    function(_moved(step.params, direction, size), step.state, noise, gradients)
-    for size in (1e-6, -1e-6)
-  )
+  direction = _direction(step.params, seed)
+  up, down = _up_and_down(step, function, direction, gradients)
   np.testing.assert_allclose(
     _along(step.gradient(field), direction),
     np.sum(up - down) / 2e-6,
@@ -142,13 +145,7 @@ def test_replay_gradients_are_differences_of_the_replayed_numbers(
 def test_the_replay_is_not_the_exact_gradient(step):
   # The negative control: gradients of the target move with the path.
   direction = _direction(step.params, 1)
-  noise = step.proposed.noise.numpy()
-  up, down = (
-    transported.numpy_log_ratio(
-      _moved(step.params, direction, size), step.state, noise
-    )
-    for size in (1e-6, -1e-6)
-  )
+  up, down = _up_and_down(step, transported.numpy_log_ratio, direction)
   exact = np.sum(up - down) / 2e-6
   fast = _along(step.gradient('log_accept_ratio'), direction)
   assert abs(fast - exact) > 1e-2 * abs(exact)
@@ -308,10 +305,10 @@ def test_finite_differences_do_without_second_derivatives(step):
     got, expected = (getattr(s.transition(), field) for s in (found, step))
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-7)
     assert np.ptp(expected) > 0.1
-    for got, expected in zip(
-      *(tf.nest.flatten(s.gradient(field)) for s in (found, step))
-    ):
-      np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+    tf.nest.map_structure(
+      functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6),
+      *(s.gradient(field) for s in (found, step)),
+    )
   # Three gradients of a step; of the entropy four on average, all gradients.
   cost = found.proposal.cost(adapting=True)
   assert (cost.gradient, cost.hessian_vector) == (7.0, 0.0)
@@ -447,12 +444,8 @@ def test_a_compiled_run_learns_then_stays_and_can_be_frozen(dtype):
   fixed = tfpa.frozen(kernel, result.final_kernel_results)
   assert not hasattr(fixed, 'num_adaptation_steps')
   got = fixed.bootstrap_results(result.final_state)
-  for one, other in zip(
-    tf.nest.flatten(got.accepted_results.preconditioner_params),
-    tf.nest.flatten(learned),
-    strict=True,
-  ):
-    np.testing.assert_array_equal(one, other)
+  found = got.accepted_results.preconditioner_params
+  tf.nest.map_structure(np.testing.assert_array_equal, found, learned)
   seed = tf.constant([1, 2])
   np.testing.assert_allclose(
     fixed.one_step(result.final_state, got, seed=seed)[0],
@@ -463,18 +456,9 @@ def test_a_compiled_run_learns_then_stays_and_can_be_frozen(dtype):
   )
 
 
-def test_a_map_is_not_reported_as_a_matrix():
-  kernel = _kernel(0)
-  results = kernel.bootstrap_results(tf.constant(transported.draws(2)))
-  for function in (tfpa.as_tfp_kernel, tfpa.learned_covariance):
-    with pytest.raises(ValueError, match='A transport is no matrix'):
-      function(kernel, results)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(
-  'transport',
-  [tfpa.transports.real_nvp, tfpa.transports.conditional_gaussian],
+  'transport', [tfpa.transports.real_nvp, tfpa.transports.conditional_gaussian]
 )
 def test_the_number_of_chains_may_be_unknown(transport):
   kernel = tfpa.transport_adaptive_hamiltonian(

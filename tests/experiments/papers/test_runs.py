@@ -8,7 +8,6 @@ import pytest
 import xarray as xr
 import yaml
 
-from experiments.data.sources import SOURCES
 from experiments.papers import config as configs
 from experiments.papers import config_study
 from experiments.papers import starts
@@ -63,10 +62,10 @@ def _with_methods(config, methods):
 
 
 def _smoke_plan():
-  """Yields (path, methods): the first of a target, and those not yet seen.
+  """Yields (path, config, methods): the first of a target, and new ones.
 
   Compiling a method takes seconds: one of each kind is enough. Windowed NUTS
-  takes a minute and has a test of its own.
+  takes a minute, and runs in the test of the quickstart.
   """
   seen, pairs = {'windowed_nuts'}, set()
   for path in SELF_CONTAINED:
@@ -106,24 +105,6 @@ def test_self_contained_config_runs_in_smoke_size(
   drawn = {file.stem for file in (tmp_path / 'figures').glob('*.png')}
   assert {'traces', 'log_density', 'efficiency'} <= drawn
   assert ('diagonal' in drawn) == config.trace_diagonal
-
-
-@pytest.mark.nightly
-def test_windowed_nuts_runs_on_a_plain_density(tmp_path):
-  values = {
-    'name': 'windowed',
-    'target': {'name': 'spectrum_gaussian', 'variances': [1.0, 4.0]},
-    'methods': [{'name': 'windowed_nuts', 'max_tree_depth': 3}],
-    'num_chains': 8,
-    'num_adaptation_steps': 40,
-    'num_results': 20,
-    'jit_compile': False,
-  }
-  (one,) = run_here(configs.parse_config(values), tmp_path)
-  assert one.error is None
-  assert one.record['calls']['sampling']['gradient'] >= 8 * 20
-  # Five standard errors: two coordinates, known mean.
-  assert one.record['max_mean_z_score'] < 5
 
 
 @pytest.fixture
@@ -197,35 +178,6 @@ def test_a_disk_that_fills_up_costs_the_block_in_progress(
   assert again.record['is_continued'] and not whole.record['is_continued']
   assert again.record['ess'] == whole.record['ess']
   assert again.record['rhat_max'] == whole.record['rhat_max']
-
-
-def _write_data(folder, name):
-  rng = np.random.default_rng(0)
-  rows, columns = SOURCES[name].shape
-  np.savez(
-    folder / f'{name}.npz',
-    X=rng.normal(size=(rows, columns)),
-    y=rng.integers(0, 2, size=rows),
-  )
-
-
-@pytest.mark.parametrize(
-  'path',
-  sorted((CONFIG_DIR / 'auxiliary_gradient').glob('*.yaml')),
-  ids=lambda path: path.stem,
-)
-def test_every_latent_gaussian_config_can_be_planned(path, tmp_path):
-  config = configs.smoke(_load(path))
-  if getattr(config.target, 'dataset', None) == 'mnist':
-    rng = np.random.default_rng(0)
-    images, labels = rng.integers(0, 256, [30, 784]), np.arange(30) % 10
-    np.savez(tmp_path / 'mnist.npz', X=images, y=labels)
-  elif _needs_data(config.target):
-    _write_data(tmp_path, config.target.dataset)
-  plan = config_study.make_plan(config, str(tmp_path))
-  assert len(plan.methods) == len(config.methods)
-  is_latent = plan.target.latent is not None
-  assert is_latent or plan.target.hierarchy is not None
 
 
 def test_climbing_ends_nearer_to_the_mode(tiny):

@@ -1,11 +1,9 @@
 """Tables of a run: repeats joined, failures named, odd values readable."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from experiments.papers import figures
-from experiments.papers import sweeps
+from experiments.papers import learned
 from experiments.papers import tables
 from experiments.run.store import Record
 
@@ -48,92 +46,54 @@ def test_a_table_holds_means_and_deviations_over_repeats():
   assert r'b failed: E: \| no Traceback' in text
 
 
-@pytest.mark.parametrize(
-  'records, shown',
-  [
-    # Chains that are stuck apart have a huge R-hat.
-    ([{'rhat_max': 1.3e16, 'rhat_median': 7.0}], '| > 1000, 7.000 |'),
-    ([{}, {'rhat_max': None}], '| > 1000, 1.002 |'),
-    ([{'is_factor_singular': True}] * 2, '| 7.40, 2 singular |'),
-    (
-      [
-        {'is_factor_singular': True},
-        {'is_factor_singular': False, 'learned_condition_number': 1.5},
-      ],
-      '| 7.40, 1.50 (1 singular) |',
-    ),
-  ],
-)
-def test_odd_numbers_are_told(records, shown):
-  found = [
-    _record('a', i, 1, 1, **changes) for i, changes in enumerate(records)
-  ]
-  assert shown in tables.to_markdown('x', found)
-
-
 # Figures: labels as they are, and sweeps grouped by what they share.
 
 
-def _record_figures(label, status='finished', **record):
-  return Record('x', label, 0, 'k', status, record)
+# Condition numbers and images of factors, dense and diagonal alike.
 
 
-def _lengths(label, steps, value, status='finished'):
-  return _record_figures(
-    label,
-    status,
-    num_leapfrog_steps=steps,
-    min_ess_per_sampling_second=value,
-    accept_rate=0.5,
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize('is_factor_dense', [False, True])
+@pytest.mark.parametrize('is_covariance_dense', [False, True])
+def test_diagonals_mean_the_same_as_their_matrices(
+  is_factor_dense, is_covariance_dense
+):
+  factor, variances = np.array([1.0, 2.0, 3.0]), np.array([4.0, 4.0, 9.0])
+  number = learned.condition_number(
+    np.diag(factor) if is_factor_dense else factor,
+    np.diag(variances) if is_covariance_dense else variances,
   )
+  assert number == pytest.approx(4)
 
 
-LENGTHS = [
-  _lengths('GSM HMC-1, arrow', 1, 2.0),
-  _lengths('GSM HMC-1, arrow', 1, 4.0),
-  _lengths('GSM HMC-10, arrow', 10, 8.0),
-  _lengths('mine, L=1', 1, 1.0),
-  _lengths('mine, L=10', 10, None),
-  _lengths('NUTS', None, 5.0),
-]
+def test_images_are_the_corners_of_covariance_and_precision():
+  factor = np.tril(0.05 * RNG.normal(size=(150, 150))) + np.eye(150)
+  covariance = factor @ factor.T
+  images = learned.images(factor)
+  expected = {'covariance': covariance, 'precision': np.linalg.inv(covariance)}
+  for name, matrix in expected.items():
+    for end, part in (('first', slice(100)), ('last', slice(50, 150))):
+      np.testing.assert_allclose(
+        images[f'{name}_{end}'], matrix[part, part], rtol=1e-4, atol=1e-4
+      )
 
 
-def _rates(label, wanted, rate, ess):
-  return _record_figures(
-    label,
-    target_accept_prob=wanted,
-    accept_rate=rate,
-    ess={'min': ess, 'median': 2 * ess},
-  )
-
-
-RATES = [
-  _rates('mGrad, 0.3', 0.3, 0.28, 10.0),
-  _rates('mGrad, 0.3', 0.3, 0.32, 20.0),
-  _rates('mGrad, 0.1', 0.1, 0.12, 5.0),
-  _rates('mGrad, 0.5', 0.5, 0.5, 30.0),
-  _rates('pCN, 0.2', 0.2, 0.2, 1.0),
-  _rates('Ellipt', None, None, 1.0),
-  _record_figures('mGrad, 0.7', 'failed'),
-]
-
-
-def test_lines_are_means_over_repeats_and_nuts_is_horizontal():
-  failed = _lengths('HMC-1', 1, None, status='failed')
-  figure = sweeps.draw_leapfrog_steps([*LENGTHS, failed], figures._grid)
-  lines = {line.get_label(): line for line in figure.axes[0].lines}
-  plt.close(figure)
-  assert set(lines) == {'GSM HMC, arrow', 'mine', 'NUTS'}
-  assert list(lines['GSM HMC, arrow'].get_ydata()) == [3.0, 8.0]
-  assert list(lines['mine'].get_xdata()) == [1]
-  assert list(lines['NUTS'].get_ydata()) == [5.0, 5.0]
-
-
-def test_sizes_are_drawn_at_the_acceptance_that_was_reached():
-  figure = sweeps.draw_accept_rates(RATES, figures._grid)
-  (line,) = figure.axes[0].lines
-  plt.close(figure)
-  assert line.get_label() == 'mGrad'
-  np.testing.assert_allclose(line.get_xdata(), [0.12, 0.3, 0.5])
-  np.testing.assert_allclose(line.get_ydata(), [5, 15, 30])
-  assert sweeps.draw_accept_rates(RATES[:3], figures._grid) is None
+@pytest.mark.parametrize(
+  'factor',
+  [
+    np.diag([1.0, 0.0, 2.0]),
+    np.array([1.0, 0.0, 2.0]),
+    np.array([1.0, np.inf, 2.0]),
+    np.full([3, 3], np.nan),
+  ],
+  ids=['dense', 'diagonal', 'infinite', 'not a number'],
+)
+@pytest.mark.parametrize('covariance', [np.ones(3), np.eye(3)])
+def test_the_condition_number_of_a_singular_factor_is_infinite(
+  factor, covariance
+):
+  assert learned.is_singular(factor)
+  assert learned.condition_number(factor, covariance) == np.inf
+  assert not learned.is_singular(np.diag([1.0, 1e-200, 2.0]))

@@ -134,10 +134,7 @@ def _gaussian(factor, dtype):
 @pytest.mark.full
 @pytest.mark.parametrize(
   'has_paper_constants, num_chains, num_steps, dtype, distance',
-  [
-    (False, 10, 800, np.float32, 100.0),
-    (True, 10, 800, np.float32, 1.0),
-  ],
+  [(False, 10, 800, np.float32, 100.0), (True, 10, 800, np.float32, 1.0)],
   ids=['ten far chains', 'paper'],
 )
 def test_a_gaussian_is_learned(

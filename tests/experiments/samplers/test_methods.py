@@ -150,40 +150,6 @@ def _built(*methods, target=_TARGET, **values):
   return built(list(methods), target, dtype='float64', **values)
 
 
-@pytest.mark.parametrize(
-  'name, options, label, proposal, gradients',
-  [
-    ('marginal_gradient', {}, 'mGrad', 'MarginalGradient', 1),
-    ('auxiliary_gradient', {}, 'aGrad-z', 'AuxiliaryGradient', 1),
-    (
-      'auxiliary_gradient',
-      {'auxiliary': 'u'},
-      'aGrad-u',
-      'AuxiliaryGradient',
-      1,
-    ),
-    ('crank_nicolson', {}, 'pCN', 'CrankNicolson', 0),
-    ('crank_nicolson', {'langevin': True}, 'pCNL', 'CrankNicolson', 1),
-    ('prior_preconditioned_langevin', {}, 'pMALA', 'PriorLangevin', 1),
-  ],
-)
-def test_every_sampler_can_be_asked_for(
-  name, options, label, proposal, gradients
-):
-  values = {'name': name, **options}
-  constants = dict(target_accept_prob=0.4, step_size=0.02)
-  config, _, (_, method) = _built(values, {**values, **constants})
-  assert config.labels() == [label, f'{label}, 0.4']
-  assert method.frozen_cost[:3] == (1, gradients, 0)
-  kernel = method.kernel
-  assert kernel.parameters['target_accept_prob'] == 0.4
-  assert kernel.num_adaptation_steps == 40
-  while hasattr(kernel, 'inner_kernel'):
-    kernel = kernel.inner_kernel
-  assert type(kernel).__name__ == f'Uncalibrated{proposal}'
-  assert kernel.delta == 0.02
-
-
 @pytest.fixture(scope='module')
 def ran():
   """Results of a small regression whose posterior is known."""

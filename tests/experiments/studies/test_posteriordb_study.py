@@ -103,28 +103,6 @@ def _work(tmp_path, python=None, **settings):
   )
 
 
-def _outcome(own_converged=None, **more):
-  trace = {'diverging': np.arange(8000).reshape(1000, 8) < 3}
-  cost = {'seconds': 10.0, 'cpu_seconds': 9.0, 'peak_bytes': 2.0**30}
-  return on_models.Outcome(
-    {}, trace, 1e5, 4e4, 'map', own_converged, cost, more
-  )
-
-
-def test_a_record_has_the_verdict_of_the_sampler_and_that_of_all():
-  own = _outcome(False, failed=['R-hat'])
-  record = study.judged(_NAME, own, _draws(), _EXACT)
-  assert not record['converged'] and record['is_enough']
-  assert record['structure'] == 'map' and record['failed'] == ['R-hat']
-  assert record['num_draws'] == 1000 and record['num_chains'] == 8
-  assert record['gradients'] == 8e5 and record['num_diverging'] == 3
-  assert record['wall_seconds'] == 10.0 and record['cpu_seconds'] == 9.0
-  # A sampler without a verdict gets that of all.
-  assert study.judged(_NAME, _outcome(), _draws(), _EXACT)['converged']
-  few = {name: part[:40] for name, part in _draws().items()}
-  assert not study.judged(_NAME, _outcome(), few, _EXACT)['converged']
-
-
 @pytest.mark.nightly
 @test_posteriordb_densities.needs_data
 def test_a_run_of_this_library_agrees_with_the_reference(tmp_path):

@@ -5,8 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from experiments.run import find
-from experiments.run import tasks
 from experiments.run.errors import ConfigError
 from experiments.samplers.base import Cost
 from experiments.studies.panel import accuracy
@@ -197,14 +195,8 @@ def panel():
   ('override', 'words'),
   [
     ('targets.0.name=Bananna', ['targets.0.name', "did you mean 'Banana'"]),
-    ('targets.0.size=3', ['targets.0.size', 'unknown key', 'ndims']),
-    ('num_chain=3', ['num_chain', "did you mean 'num_chains'"]),
     ('methods.0.num_results=9', ['methods.0.num_results', 'one budget']),
     ('float64_targets=[banana]', ['float64_targets', "did you mean 'Banana'"]),
-    (
-      'gradients_of_target.banana=900',
-      ['gradients_of_target', "did you mean 'Banana'"],
-    ),
     ('gradients_of_target.Banana=9', ['gradients_of_target', '100']),
     ('targets.1.name=Banana', ["'Banana' is there 2 times"]),
   ],
@@ -245,24 +237,3 @@ def test_the_key_knows_all_that_decides_a_cell(panel, tmp_path):
   gates = panel.gates.model_copy(update={'min_ess': 1.0})
   keys.add(panel._replace(gates=gates).key(*names))
   assert len(keys) == len(others) + 5
-
-
-def test_the_engine_finds_the_cases_and_seeds_of_a_panel(panel):
-  found = find.load(str(PANEL), ['num_seeds=3'])
-  assert found.name == 'inference_gym'
-  cells = tasks.cells(found, ['Banana | AM', '*SP500 | nutpie*'])
-  assert [(cell.case, cell.seed) for cell in cells[:4]] == [
-    *(('Banana | AM', seed) for seed in range(3)),
-    ('VectorizedStochasticVolatilitySP500 | nutpie (low rank)', 0),
-  ]
-  assert found.study.max_seconds == panel.config.seconds_per_pair
-  # A key is that of the case: another target's budget leaves it alone.
-  other = find.load(str(PANEL), ['gradients_of_target.Banana=777'])
-  changed = tasks.cells(other, ['Banana | AM', '*SP500 | nutpie*'], (0,))
-  assert [a.key == b.key for a, b in zip(cells[::3], changed)] == [
-    False,
-    True,
-    True,
-  ]
-  smoke = find.load(str(PANEL), is_smoke=True)
-  assert smoke.study.seeds == (0,)

@@ -1,85 +1,10 @@
-"""Tables from records: their filters, their rounding, and the whole site."""
+"""What pages make of records: outcomes, contests, truths and rates."""
 
-import pathlib
-
-import jinja2
 import pytest
 
 from experiments.report import evaluation
 from experiments.report import panel
-from experiments.report import records
 from experiments.report import rivals as page
-from experiments.report import templates
-from experiments.run import store
-
-_ROOT = pathlib.Path(templates.__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def kept(monkeypatch):
-  """Returns a list: the records that pages see."""
-  found = []
-  monkeypatch.setattr(records, '_read', lambda study: found)
-  return found
-
-
-def _record(case, seed=0, **values):
-  return store.Record('any', case, seed, None, 'finished', values)
-
-
-def test_rows_are_grouped_filtered_and_joined_in_their_order(kept):
-  kept += [
-    _record('b', 0, x=1.0, y=3),
-    _record('a', 0, x=5.0, y=1),
-    _record('b', 1, x=4.0, y=2),
-  ]
-  text = templates.render(
-    "{% for case, found in rows('any')|groups('case') %}"
-    "{{ case }} {{ found|each('min(x, y)')|median|digits('.1f') }} "
-    "{{ found|having('x > 2')|count }} {% endfor %}"
-  )
-  assert text == 'b 1.5 1 a 1.0 1 '
-
-
-def test_what_a_record_does_not_have_is_an_error_and_no_gap(kept):
-  kept += [_record('a', x=1.0)]
-  for text in (
-    "{{ rows('any')[0].y }}",
-    "{{ rows('any')|each('y')|median }}",
-    "{{ rows('any')|having('y > 1')|count }}",
-  ):
-    with pytest.raises(jinja2.UndefinedError, match='y'):
-      templates.render(text)
-
-
-@pytest.mark.parametrize(
-  'value, text',
-  [
-    (None, '-'),
-    (0, '0'),
-    (0.00012, '1.2e-04'),
-    (0.0123, '0.012'),
-    (1.0, '1.00'),
-    (12.34, '12.3'),
-    (123.4, '123'),
-    (99999.4, '99999'),
-    (123456.0, '1.2e+05'),
-  ],
-)
-def test_numbers_have_three_digits_and_no_exponent_if_possible(value, text):
-  assert templates.number(value) == text
-
-
-@pytest.mark.full
-def test_every_page_is_filled_in_from_its_records():
-  """`make docs` builds the site strictly; it needs the extra `docs`."""
-  sources = [path.read_text() for path in (_ROOT / 'docs').rglob('*.md')]
-  pages = [text for text in sources if templates.is_template(text)]
-  assert len(pages) > 50
-  for source in pages:
-    text = templates.render(source)
-    assert '{{' not in text and '{%' not in text, source
-
 
 # Outcomes of runs, and samplers side by side.
 
@@ -158,18 +83,6 @@ def test_a_run_is_right_wrong_or_neither(monkeypatch):
 # What the page of rivals makes of records: truths, rates and who is ahead.
 
 
-@pytest.fixture
-def kept_rivals(monkeypatch):
-  """Returns a function of the records that the page is made of."""
-
-  def keep(*found):
-    monkeypatch.setattr(page, '_all', lambda: found)
-    page.runs.cache_clear()
-
-  yield keep
-  page.runs.cache_clear()
-
-
 def _record_rivals(sampler, mean=0.0, error=0.1, converged=True, **more):
   return {
     'status': 'finished',
@@ -229,27 +142,3 @@ def test_rates_are_of_runs_that_converged_and_of_half_of_them_at_least():
   assert page._median([rows[0], bad, bad], rate) is None
   lost = {**rows[0], 'status': 'out of time'}
   assert page._median([lost], rate) is None
-
-
-def test_seconds_compare_among_the_same_seed_and_one_commit_alone(kept_rivals):
-  ours = [_record_rivals('sample_posterior', seed=s) for s in (0, 1)]
-  # Twice as fast, on a machine that was twice as fast.
-  apart = _record_rivals('PyMC', cpu_seconds=10.0, commit='other', seed=0)
-  beside = _record_rivals('nutpie', cpu_seconds=10.0, seed=1)
-  kept_rivals(*ours, apart, beside)
-  (line,) = page.relative_rates(['PyMC', 'nutpie'])
-  assert line == ['ordinal', '20', 'apart', '**2**']
-  beside = {**beside, 'seed': 2}
-  lost = {**apart, 'converged': False}
-  # With another command: not one after the other.
-  other = {**beside, 'seed': 1, 'together': ['nutpie', 'NumPyro']}
-  same = {**other, 'together': [*other['together'], 'sample_posterior']}
-  for run, shown in (
-    (beside, 'apart'),
-    (lost, '- (0/1)'),
-    (other, 'apart'),
-    (same, '**2**'),
-  ):
-    kept_rivals(*ours, run)
-    (line,) = page.relative_rates([run['sampler']])
-    assert line[-1] == shown
