@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
+import tensorflow as tf
 
 from tfp_adaptive.driver import progress as progress_lib
 from tfp_adaptive.driver import quiet
@@ -213,3 +214,17 @@ def test_the_level_0_in_the_environment_shows_all():
   # The negative control: there is something to be dropped.
   assert any('oneDNN' in line for line in lines)
   assert _stderr_of('import tfp_adaptive') == []
+
+
+@pytest.mark.parametrize(
+  'module, is_shown', [('tfp_adaptive.driver.blocks', False), ('users', True)]
+)
+def test_retracing_is_told_of_functions_of_users_alone(module, is_shown):
+  records, handler = [], logging.Handler()
+  handler.emit = records.append
+  said = 'the last 5 calls to %s triggered tf.function retracing'
+  call = lambda: tf.get_logger().warning(said, 'f')
+  tf.get_logger().addHandler(handler)
+  exec('call()', {'__name__': module, 'call': call})  # A frame of the module.
+  tf.get_logger().removeHandler(handler)
+  assert bool(records) == is_shown
