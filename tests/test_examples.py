@@ -4,7 +4,6 @@ Sybil takes the blocks from a page and runs them in one namespace, in turn. A
 page without a test of its own is run as it is.
 """
 
-import ast
 import functools
 import inspect
 import os
@@ -34,7 +33,6 @@ _WITH_OWN_TEST = (
   'docs/coming_from.md',
   'docs/compile_time.md',
   'docs/extend.md',
-  'docs/gpu.md',
   'docs/index.md',
   'docs/kernels.md',
   'docs/long_runs.md',
@@ -310,31 +308,6 @@ def test_a_noisy_estimate_has_the_posterior_of_the_density_itself():
   assert 0.3 < names['at_one_place'].std() < 1.5
 
 
-@pytest.mark.nightly
-def test_the_latent_field_of_the_page_on_choices_passes_the_check():
-  with warnings.catch_warnings():
-    # R-hat above 1.01, or fewer than 400 effective draws.
-    warnings.simplefilter('error', UserWarning)
-    result = _run(_blocks('docs/choose.md')[:1])['result']
-  assert result.states.shape[1:] == (4, 200)
-
-
-@pytest.mark.nightly
-def test_every_op_of_a_step_has_a_gpu_kernel():
-  # `test_gpu_lowering.py` lowers the steps of all builders.
-  without_gpu_kernel = _run(_blocks('docs/gpu.md'))['without_gpu_kernel']
-  target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3)).log_prob
-  hamiltonian = tfpa.fisher_divergence_hamiltonian(target, 50)
-  assert without_gpu_kernel(hamiltonian, tf.zeros([4, 3])) == []
-  in_python = tfpa.adaptive_metropolis(
-    lambda x: tf.ensure_shape(
-      tf.numpy_function(lambda x: -np.sum(x**2, -1), [x], tf.float32), [4]
-    ),
-    50,
-  )
-  assert without_gpu_kernel(in_python, tf.zeros([4, 3])) == ['PyFunc']
-
-
 _COMING_FROM = 'docs/coming_from.md'
 _LANGUAGES = ('numpyro', 'pymc', 'jax')
 
@@ -379,91 +352,3 @@ def test_translated_models_find_what_is_known(coming_from):
   np.testing.assert_allclose(np.mean(above), 3.0 / 9.0, atol=0.1)
   mean = names['by_density'].states['mean'].mean()
   np.testing.assert_allclose(mean, 1.35, atol=0.15)
-
-
-def _rows(page):
-  """Yields (cell, ..., cell) for all rows of tables of a page."""
-  for line in (_ROOT / page).read_text().splitlines():
-    if line.startswith('| '):
-      yield tuple(cell.strip() for cell in line.strip('|').split('|'))
-
-
-def _tables(page):
-  """Returns dict of the second column's heading -> its snippets of code."""
-  found, heading = {}, None
-  for _, cell in _rows(page):
-    if not cell.startswith('`') and '`' not in cell and ' ' not in cell:
-      heading = cell
-    found.setdefault(heading, []).extend(re.findall('`([^`]+)`', cell))
-  return found
-
-
-def _values_of_the_tables():
-  """Returns what the tables' code uses besides the names of the page."""
-  factor = np.float32([[1, 0, 0], [0.5, 0.8, 0], [0.1, 0.2, 0.9]])
-  vector = np.float32([0.2, 0.3, 0.5])
-  return dict(
-    np=np,
-    tf=tf,
-    tfp=tfp,
-    tfpa=tfpa,
-    tfb=tfp.bijectors,
-    tfd=tfp.distributions,
-    L=factor,
-    X=factor,
-    beta=vector,
-    c=vector,
-    days=np.float32([1, 7, 30]),
-    eta=vector,
-    mu=vector,
-    n=np.float32(10),
-    phi=np.float32(4),
-    share=vector,
-    sigma=np.float32(2),
-    w=vector,
-  )
-
-
-@pytest.mark.full
-def test_priors_and_data_of_the_tables_are_distributions():
-  names = _values_of_the_tables()
-  snippets = _tables(_COMING_FROM)['Write']
-  of_models = [s for s in snippets if 'posterior' not in s]
-  laws = {s: eval(s, names) for s in of_models}
-  distributions = [x for x in laws.values() if hasattr(x, 'log_prob')]
-  assert len(distributions) > 25
-  for law in distributions:
-    value = law.sample(seed=1)
-    assert np.isfinite(law.log_prob(value)).all(), law
-  counts = laws[next(s for s in laws if 'NegativeBinomial' in s)]
-  # Stan: the variance of neg_binomial_2 is mu + mu^2 / phi.
-  mean, shape = names['mu'], names['phi']
-  np.testing.assert_allclose(counts.mean(), mean, rtol=1e-5)
-  np.testing.assert_allclose(counts.variance(), mean + mean**2 / shape, 1e-5)
-  half = laws['tfd.TruncatedNormal(1.0, 2.0, 0.0, np.inf)']
-  assert np.isneginf(half.log_prob(-0.1))
-
-
-def test_parts_and_options_of_the_tables_are_code():
-  snippets = _tables(_COMING_FROM)['Here']
-  options = inspect.signature(tfpa.sample_posterior).parameters
-  for snippet in snippets:
-    if re.match(r'\w+=', snippet):  # An option, with or without its value.
-      assert snippet.partition('=')[0] in options, snippet
-    elif 'yield' in snippet:
-      ast.parse(snippet)
-
-
-@pytest.mark.nightly
-def test_what_is_written_after_a_run_works(coming_from, tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  arviz_stats = pytest.importorskip('arviz_stats')
-  names = {**coming_from, 'arviz_stats': arviz_stats}
-  snippets = _tables(_COMING_FROM)['Write']
-  after = [s for s in snippets if 'posterior' in s]
-  assert len(after) > 10
-  for snippet in after:
-    if 'plot()' in snippet:
-      continue  # It needs an extra, and has a test of its own.
-    eval(snippet, names)
-  assert (tmp_path / 'posterior.npz').exists()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from scipy import stats
 
 MODES = ('eager', 'graph', 'xla')
@@ -10,6 +11,12 @@ MODES = ('eager', 'graph', 'xla')
 def standard_normal(x):
   """Log density of N(0, I) over the last dimension, up to a constant."""
   return -0.5 * tf.reduce_sum(x**2, axis=-1)
+
+
+def value_and_gradient(function, at):
+  """Returns function(at) and the gradient of its sum, as numpy."""
+  found = tfp.math.value_and_gradient(function, at)
+  return tf.nest.map_structure(np.asarray, found)
 
 
 def correlated_factor(event_size, condition=100.0, seed=0):

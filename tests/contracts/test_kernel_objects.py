@@ -1,6 +1,9 @@
 """Kernels as objects: copies, tensors, traces of the target, refusals."""
 
+import gc
 import inspect
+import re
+import weakref
 
 import numpy as np
 import pytest
@@ -9,8 +12,10 @@ import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from experiments.samplers import cases
+from experiments.samplers.baselines import square_root
 from tests.contracts import registry
 from tests.contracts import targets
+from tfp_adaptive import interfaces
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import tfp_private
 
@@ -96,20 +101,6 @@ def test_the_target_is_traced_no_more_often_than_promised(case):
 
 
 @registry.each_sampler
-def test_results_are_plain_tensors_found_by_name(case):
-  kernel = _kernel(case)
-  start = tf.ones([2, 2], tf.float64)
-  results = kernel.bootstrap_results(start)
-  assert all(tf.is_tensor(leaf) for leaf in tf.nest.flatten(results))
-  unnest = pytest.importorskip(
-    'tensorflow_probability.python.internal.unnest',
-    reason='TFP moved the module by which its wrappers find fields',
-  )
-  for field in ('target_log_prob', 'step_size', 'log_accept_ratio'):
-    assert unnest.has_nested(results, field)
-
-
-@registry.each_sampler
 def test_cost_per_step_is_what_a_step_calls(case):
   target = targets.CountedTarget()
   kernel = case.build(target, 1, size=2, **registry.steps_of_one_size(case))
@@ -176,30 +167,237 @@ def test_densities_and_parts_that_do_not_fit_are_refused(case):
     kernel.bootstrap_results([tf.ones([]), tf.ones([], tf.float64)])
 
 
+# The ledger's products with the factor are those of a step.
+
+
+_NUM_CHAINS = 3
+_EVENT_SIZE = 2
+_PLAIN_SHAPES = {(_EVENT_SIZE, _EVENT_SIZE), (_NUM_CHAINS, _EVENT_SIZE)}
+
+
+class _CountedFactor(tf.linalg.LinearOperator):
+  """C that counts its products with vectors, forward and backward."""
+
+  def __init__(self, inner, calls):
+    super().__init__(inner.dtype, is_non_singular=True, is_square=True)
+    self._inner, self._calls = inner, calls
+
+  def _shape(self):
+    return self._inner.shape
+
+  def _shape_tensor(self):
+    return self._inner.shape_tensor()
+
+  def _matmul(self, x, adjoint=False, adjoint_arg=False):
+    self._calls.append('product')
+    return self._inner.matmul(x, adjoint=adjoint, adjoint_arg=adjoint_arg)
+
+  def _solve(self, rhs, adjoint=False, adjoint_arg=False):
+    self._calls.append('solve')
+    return self._inner.solve(rhs, adjoint=adjoint, adjoint_arg=adjoint_arg)
+
+  def _log_abs_determinant(self):
+    return self._inner.log_abs_determinant()
+
+
+def _counted(calls, structure='cholesky', as_square=False):
+  """Returns a preconditioner with a counted factor."""
+  part = registry.preconditioner(structure, init_scale=0.5)
+  if as_square:
+    part = square_root.as_square(part)
+  operator = part.operator
+  return part._replace(
+    operator=lambda params: _CountedFactor(operator(params), calls)
+  )
+
+
+class _CountedTensorFlow:
+  """TensorFlow whose products of all chains and a d x d matrix are counted."""
+
+  def __init__(self, calls):
+    self._calls = calls
+
+  def __getattr__(self, name):
+    return getattr(tf, name)
+
+  def matmul(self, a, b, **options):
+    if {tuple(a.shape), tuple(b.shape)} == _PLAIN_SHAPES:
+      self._calls.append('plain')
+    return tf.matmul(a, b, **options)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('adapting', [True, False])
+@registry.each_kernel
+def test_products_with_the_factor_are_those_of_the_ledger(
+  case, adapting, monkeypatch
+):
+  calls = []
+  kernel = case.build(
+    targets.standard_normal,
+    10 if adapting else 0,
+    preconditioner=_counted(
+      calls, case.structure, case.name == 'langevin_fisher'
+    ),
+    **registry.steps_of_one_size(case),
+  )
+  state = tf.ones([_NUM_CHAINS, _EVENT_SIZE], tf.float64)
+  results = kernel.bootstrap_results(state)
+  # The one place that multiplies without the operator.
+  monkeypatch.setattr(square_root, 'tf', _CountedTensorFlow(calls))
+  for seed in targets.seeds(3):
+    results = registry.of_one_length(kernel, results)
+    calls.clear()
+    state, results = kernel.one_step(state, results, seed=seed)
+    cost = tfpa.cost_per_step(kernel, adapting, results)
+    expected = cost.matrix_product
+    if case.name == 'hamiltonian' and adapting:
+      # Two for each term of the series, of which the step drew others than
+      # on average; Hessian products are one more than terms.
+      drawn = int(results.criterion_state.penalty.num_log_det_terms)
+      expected += 2 * (drawn + 1 - cost.hessian_vector)
+    assert len(calls) == expected
+
+
+@pytest.mark.parametrize('adapting', [True, False])
+def test_wrappers_of_tfp_add_nothing(adapting):
+  kernel = cases.named('langevin').build(targets.standard_normal, 10)
+  results = kernel.bootstrap_results(tf.ones([2, 2], tf.float64))
+  expected = tfpa.cost_per_step(kernel, adapting, results)
+  assert isinstance(expected, interfaces.Cost)
+  for wrapped in (
+    tfp.mcmc.DualAveragingStepSizeAdaptation(kernel, 5),
+    tfp.mcmc.SimpleStepSizeAdaptation(kernel, 5),
+    tfp.mcmc.TransformedTransitionKernel(kernel, tfp.bijectors.Identity()),
+    kernel.copy(
+      inner_kernel=tfp.mcmc.TransformedTransitionKernel(
+        kernel.inner_kernel, tfp.bijectors.Identity()
+      )
+    ),
+  ):
+    outer = wrapped.bootstrap_results(tf.ones([2, 2], tf.float64))
+    assert tfpa.cost_per_step(wrapped, adapting, outer) == expected
+
+
+def test_kernels_that_state_no_cost_are_refused():
+  hmc = tfp.mcmc.HamiltonianMonteCarlo(targets.standard_normal, 0.1, 2)
+  for kernel in (hmc, tfp.mcmc.SimpleStepSizeAdaptation(hmc, 5)):
+    with pytest.raises(ValueError, match='HamiltonianMonteCarlo does not'):
+      tfpa.cost_per_step(kernel, adapting=False)
+
+
+# Densities in Python code, whose results have no shape in a graph.
+
+
+_START = tf.constant(np.random.default_rng(0).normal(size=(4, 2)))
+
+
+def _python(x):
+  return tf.numpy_function(
+    lambda x: -0.5 * np.sum(x**2, axis=-1), [x], tf.float64
+  )
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(
-  'case', registry.tiered([*registry.PROPOSALS, _OF_OTHER_STATES[1]])
+  'case',
+  registry.tiered(
+    [
+      case
+      for case in [*registry.SAMPLERS, cases.named('elliptical_slice')]
+      if not case.uses_gradient
+    ],
+    registry.BASELINES,
+  ),
 )
-def test_a_density_of_another_dtype_than_the_state_is_refused(case):
-  def target(x):
-    return tf.cast(-0.5 * tf.reduce_sum(x**2, axis=-1), tf.float64)
+def test_kernels_without_gradients_take_them_without_xla(case):
+  python, tensorflow = (
+    tfpa.sample(
+      case.build(target, 10, size=2),
+      _START,
+      num_results=50,
+      seed=3,
+      jit_compile=False,
+      progress=False,
+    ).states
+    for target in (_python, targets.standard_normal)
+  )
+  assert len(np.unique(tensorflow)) > 10
+  np.testing.assert_allclose(python, tensorflow, rtol=1e-8)
 
-  kernel = _kernel(case, target, dtype=np.float32)
-  with pytest.raises(TypeError, match=r'float64 for a state of float32.*cast'):
-    kernel.bootstrap_results(tf.zeros([4, 2]))
+
+# What was learned as TFP's own HMC.
 
 
-def _has(case, argument):
-  return argument in inspect.signature(case.builder).parameters
+_LEARNED_START = tf.constant(np.random.default_rng(0).normal(size=(3, 2)))
 
 
-@pytest.mark.parametrize(
-  'case', registry.tiered([c for c in registry.KERNELS if _has(c, 'step_size')])
-)
-def test_a_step_size_that_only_the_run_knows_is_taken(case):
-  case.build(targets.standard_normal, 1, step_size=tf.Variable(0.0))
+def _results(kernel, start=_LEARNED_START):
+  return kernel.bootstrap_results(start)
 
-  @tf.function(autograph=False)
-  def build(step_size):
-    assert case.build(targets.standard_normal, 1, step_size=step_size)
 
-  build(tf.constant(0.0))
+def test_tfp_takes_the_mean_of_a_range_that_is_given():
+  for build, options, mean in (
+    (tfpa.fisher_divergence_hamiltonian, dict(num_leapfrog_steps=(1, 5)), 3),
+    (tfpa.entropy_adaptive_hamiltonian, dict(num_leapfrog_steps=5), 5),
+    (tfpa.gradient_adaptive_langevin, {}, 1),
+  ):
+    kernel = build(targets.standard_normal, 0, **options)
+    hmc = tfpa.as_tfp_kernel(kernel, _results(kernel))
+    assert hmc.parameters['num_leapfrog_steps'] == mean
+
+
+def test_the_kernel_of_tfp_stays_behind_a_bijector():
+  def log_normal(x):
+    return tf.reduce_sum(-0.5 * tf.math.log(x) ** 2 - tf.math.log(x), axis=-1)
+
+  kernel = tfp.mcmc.TransformedTransitionKernel(
+    tfpa.entropy_adaptive_hamiltonian(log_normal, 0, num_leapfrog_steps=3),
+    tfp.bijectors.Exp(),
+  )
+  start = tf.exp(_LEARNED_START)
+  theirs = tfpa.as_tfp_kernel(kernel, _results(kernel, start))
+  state, _ = theirs.one_step(
+    start, theirs.bootstrap_results(start), seed=tf.constant([1, 2])
+  )
+  # The logarithms are standard normal: the same step without a bijector.
+  plain = tfpa.entropy_adaptive_hamiltonian(
+    targets.standard_normal, 0, num_leapfrog_steps=3
+  )
+  hmc = tfpa.as_tfp_kernel(plain, _results(plain))
+  expected, _ = hmc.one_step(
+    _LEARNED_START,
+    hmc.bootstrap_results(_LEARNED_START),
+    seed=tf.constant([1, 2]),
+  )
+  np.testing.assert_allclose(tf.math.log(state), expected, rtol=1e-10)
+  assert np.any(state != start)
+
+
+# Kernels and parts are printed as the calls that build them.
+
+
+@pytest.mark.parametrize('case', cases.CASES, ids=lambda case: case.name)
+def test_no_kernel_shows_an_address(case):
+  text = repr(case.build())
+  assert not re.search(r'\b0x[0-9a-f]{6}| at 0x', text)
+  assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_part_shows_what_it_was_given():
+  prior = tfpa.gaussian_priors.random_walk(0.1, 50, initial_scale=1.0)
+  expected = 'random_walk(scale=0.1, num_steps=50, initial_scale=1.0)'
+  assert repr(prior) == expected
+  assert repr(tfpa.optimizers.adam(0.1)) == 'adam(learning_rate=0.1)'
+
+
+def test_arrays_are_shown_by_shape_and_are_not_kept():
+  covariance = np.eye(3)
+  reference = weakref.ref(covariance)
+  prior = tfpa.gaussian_priors.spectral(covariance)
+  assert repr(prior) == 'spectral(covariance=float64[3, 3])'
+  shown = prior.shown
+  del covariance, prior
+  gc.collect()
+  assert reference() is None
+  assert shown == 'spectral(covariance=float64[3, 3])'

@@ -1,11 +1,10 @@
 """What kernels for latent Gaussian models owe beyond the common contracts."""
 
-import functools
+import warnings
 
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
 from experiments.samplers import cases
@@ -16,7 +15,6 @@ from tfp_adaptive.core import tfp_private
 
 # The second-order sampler takes the priors of paths alone.
 _LATENT = [case for case in registry.LATENT if case.name != 'second_order']
-_MARGINAL = cases.named('marginal')
 each_latent = pytest.mark.parametrize('case', registry.tiered(_LATENT))
 
 
@@ -50,9 +48,7 @@ def test_a_step_makes_two_products_with_the_basis(case):
 def _assert_coordinates_are_of(accepted, state):
   prior = model.gaussian_prior()
   np.testing.assert_allclose(
-    accepted.coordinates,
-    prior.to_coordinates(prior.params, state),
-    atol=1e-12,
+    accepted.coordinates, prior.to_coordinates(prior.params, state), atol=1e-12
   )
   np.testing.assert_allclose(
     accepted.target_log_prob, model.log_likelihood(state), rtol=1e-12
@@ -96,81 +92,86 @@ def test_adaptation_ends_after_its_steps_and_frozen_keeps_delta(case):
   )
 
 
-def test_a_bijector_around_the_kernel_is_refused_with_the_reason():
-  with pytest.raises(ValueError, match='built on that prior'):
-    tfp.mcmc.TransformedTransitionKernel(
-      model.build(_MARGINAL), tfp.bijectors.Exp()
+# Likelihoods that are NaN, infinite or no function of the field.
+
+
+_CASES = [*registry.LATENT, cases.named('elliptical_slice')]
+
+
+def _sample(case, function, num_results=60):
+  # The second-order sampler has a prior of its own.
+  prior = {} if case.name == 'second_order' else dict(prior=_PRIOR)
+  kernel = case.build(function, 10, size=model.D, **prior)
+  start = tf.constant(np.minimum(model.LAW.draw(8), 0.4))
+  run = dict(seed=3, progress=False, jit_compile=False, block_size=70)
+  return tfpa.sample(kernel, start, num_results, **run)
+
+
+_PRIOR = model.gaussian_prior()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('fault', [np.inf, np.nan, -np.inf, None])
+@pytest.mark.parametrize('name', ['marginal', 'elliptical_slice'])
+def test_a_chain_never_enters_what_has_no_density_and_says_so(name, fault):
+  def log_likelihood(x):
+    value = model.log_likelihood(x)
+    if fault is None:  # The negative control.
+      return value
+    return tf.where(x[..., 0] > 0.5, tf.constant(fault, x.dtype), value)
+
+  with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter('always')
+    result = _sample(cases.named(name), log_likelihood)
+  assert np.all(np.isfinite(result.trace['target_log_prob']))
+  assert np.any(result.states[1:] != result.states[:-1])
+  assert fault is None or np.all(result.states[..., 0] <= 0.5)
+  diverging = np.mean(result.trace['diverging'])
+  # A slice ends where the support does.
+  is_slice_of_a_density = name == 'elliptical_slice' and fault == -np.inf
+  assert (diverging == 0.0) == (fault is None or is_slice_of_a_density)
+  told = any('proposals diverged' in str(w.message) for w in caught)
+  assert told == (diverging > 0.01)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('case', registry.tiered(_CASES))
+def test_a_likelihood_that_is_no_function_is_told_and_ends(case):
+  generator = np.random.default_rng(0)
+
+  def log_likelihood(x):
+    # Higher at the first call than ever after: no slice reaches it again.
+    lift = tf.numpy_function(
+      lambda v: np.asarray(generator.normal(), v.dtype), [x], x.dtype
     )
+    return model.log_likelihood(x) + 50.0 * tf.ensure_shape(lift, [])
+
+  with pytest.warns(UserWarning, match='returned other values'):
+    result = _sample(case, log_likelihood, num_results=5)
+  assert np.all(np.isfinite(result.states))
 
 
-_build = functools.partial(model.build, _MARGINAL)
-_hyper = functools.partial(
-  tfpa.latent_gaussian_hyperparameters,
-  model.log_likelihood,
-  1,
-  prior_fn=model.gaussian_prior,
-  hyperprior=tfp.distributions.Normal(0.0, 1.0),
-)
+@pytest.mark.full
+def test_a_slice_without_end_keeps_the_state_and_counts():
+  def log_likelihood(x):
+    # Falls at every call: not even the state itself is high enough again.
+    calls.append(None)
+    fall = tf.numpy_function(
+      lambda v: np.asarray(1000.0 * next(count), v.dtype), [x], x.dtype
+    )
+    return model.log_likelihood(x) - tf.ensure_shape(fall, [])
 
-
-@pytest.mark.parametrize(
-  'build, options, message',
-  [
-    (_build, dict(prior=model.C), 'gaussian_priors.spectral'),
-    (_hyper, dict(hyper_target_accept_prob=1.0), 'hyper_target_accept_prob'),
-    (_hyper, dict(hyper_step_size=0.0), 'hyper_step_size'),
-    (model.build, dict(case=cases.named('auxiliary_z'), auxiliary='w'), "'u'"),
-    (
-      model.build,
-      dict(
-        case=cases.named('cnl'),
-        prior=tfpa.gaussian_priors.spectral(np.ones([model.D, model.D])),
-      ),
-      'jitter',
-    ),
-  ],
-)
-def test_bad_input_is_refused_with_the_way_out(build, options, message):
-  with pytest.raises((TypeError, ValueError), match=message):
-    build(**options)
-
-
-def _any_size(x):
-  return -tf.reduce_sum(x**2, axis=-1)
-
-
-@pytest.mark.parametrize(
-  'state, options, message',
-  [
-    (np.zeros([2, 4]), dict(function=_any_size), 'event shape'),
-    (np.zeros([2, model.D], np.float32), {}, 'Cast one of them'),
-    (np.zeros([3, model.D]), dict(delta=np.ones([3, 1])), 'one variance'),
-  ],
-)
-def test_bad_states_are_refused_with_the_way_out(state, options, message):
-  with pytest.raises((TypeError, ValueError), match=message):
-    _build(**options).bootstrap_results(tf.constant(state))
-
-
-@pytest.mark.parametrize(
-  'build',
-  [
-    lambda f, **o: tfpa.marginal_gradient(f, 4, **o),
-    lambda f, **o: tfpa.second_order_gradient(f, 4, **o),
-    lambda f, **o: tfpa.elliptical_slice(f, **o),
-  ],
-  ids=['marginal_gradient', 'second_order_gradient', 'elliptical_slice'],
-)
-@pytest.mark.parametrize('num_chains', [1, 3])
-def test_chains_of_a_path_may_be_of_an_unknown_number(build, num_chains):
-  prior = tfpa.gaussian_priors.random_walk(np.float64(0.3), model.D, 1.0)
-  kernel = build(model.log_likelihood, prior=prior)
-
-  def step(start):
-    results = kernel.bootstrap_results(start)
-    return kernel.one_step(start, results, seed=tf.constant([1, 2]))[0]
-
-  start = tf.zeros([num_chains, model.D], tf.float64)
-  spec = tf.TensorSpec([None, model.D], tf.float64)
-  unknown = tf.function(step, input_signature=[spec], autograph=False)
-  np.testing.assert_allclose(unknown(start), step(start), rtol=1e-10)
+  calls, count = [], iter(range(10**6))
+  kernel = tfpa.elliptical_slice(log_likelihood, prior=model.gaussian_prior())
+  state = tf.constant(model.LAW.draw(4))
+  results = kernel.bootstrap_results(state)
+  step = tf.function(kernel.one_step, autograph=False)
+  moved, after = step(state, results, seed=tf.constant([1, 2]))
+  assert 90 < next(count) < 110
+  np.testing.assert_allclose(moved, state, atol=1e-12)
+  assert np.all(after.has_divergence)
+  np.testing.assert_array_equal(after.angle, np.zeros(4))
+  np.testing.assert_array_equal(
+    after.accepted_results.target_log_prob,
+    results.accepted_results.target_log_prob,
+  )

@@ -99,10 +99,8 @@ def test_optimizers_see_gradients_inside_the_structure(structure, is_relative):
       assert all(np.all(np.isfinite(m)) for m in tf.nest.flatten(moved))
       continue
     moved = tf.nest.map_structure(lambda p, g: p + 1e-6 * g, params, grads)
-    for one, two in zip(
-      tf.nest.flatten(moved), tf.nest.flatten(part.project(moved))
-    ):
-      np.testing.assert_array_equal(one, two)
+    projected = part.project(moved)
+    tf.nest.map_structure(np.testing.assert_array_equal, moved, projected)
 
 
 def _assert_same_shapes(one, two):

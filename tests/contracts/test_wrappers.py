@@ -273,10 +273,7 @@ _EXCHANGE = cases.named('replica_exchange')
 @pytest.mark.parametrize('case', [_SLICE, _EXCHANGE], ids=lambda c: c.name)
 @pytest.mark.parametrize(
   'wrapper',
-  [
-    tfp.mcmc.SimpleStepSizeAdaptation,
-    tfp.mcmc.DualAveragingStepSizeAdaptation,
-  ],
+  [tfp.mcmc.SimpleStepSizeAdaptation, tfp.mcmc.DualAveragingStepSizeAdaptation],
 )
 def test_kernels_without_a_step_size_are_refused_one(case, wrapper):
   kernel, start = wrapper(case.build(), 5), case.problem.start()

@@ -13,6 +13,9 @@ _SEED = (17, 4)
 _SIZE = 200_000
 
 
+each_dtype = pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
+
+
 def _in_modes(function):
   return [
     np.asarray(run())
@@ -24,9 +27,7 @@ def _in_modes(function):
   ]
 
 
-@pytest.mark.parametrize(
-  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
-)
+@each_dtype
 def test_uniforms_have_the_same_bits_eager_in_a_graph_and_under_xla(dtype):
   eager, graph, xla = _in_modes(
     lambda: random.uniform([1001], dtype, tf.constant(_SEED))
@@ -35,9 +36,7 @@ def test_uniforms_have_the_same_bits_eager_in_a_graph_and_under_xla(dtype):
   np.testing.assert_array_equal(eager, xla)
 
 
-@pytest.mark.parametrize(
-  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
-)
+@each_dtype
 def test_normals_agree_to_rounding_in_every_mode(dtype):
   eager, graph, xla = _in_modes(
     lambda: random.normal([1001], dtype, tf.constant(_SEED))
@@ -59,18 +58,14 @@ def test_seeds_have_the_same_bits_in_every_mode():
   assert np.all(eager >= 0)
 
 
-@pytest.mark.parametrize(
-  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
-)
+@each_dtype
 def test_uniforms_are_uniform_and_never_zero(dtype):
   draws = random.uniform([_SIZE], dtype, tf.constant(_SEED)).numpy()
   assert draws.min() > 0.0 and draws.max() <= 1.0
   assert stats.kstest(draws.astype(np.float64), 'uniform').pvalue > 1e-3
 
 
-@pytest.mark.parametrize(
-  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
-)
+@each_dtype
 def test_normals_are_normal_in_moments_law_and_tails(dtype):
   draws = random.normal([_SIZE], dtype, tf.constant(_SEED)).numpy()
   draws = draws.astype(np.float64)
@@ -91,19 +86,6 @@ def test_the_law_tests_notice_a_wrong_law():
   draws = 1.01 * random.normal([_SIZE], tf.float64, tf.constant(_SEED)).numpy()
   standard_error = math.sqrt(2.0 / _SIZE)
   assert abs(np.mean(draws**2) - 1.0) > 4 * standard_error
-
-
-@pytest.mark.parametrize('size', [0, 1, 2, 7])
-@pytest.mark.parametrize(
-  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
-)
-def test_shapes_of_any_size_are_filled(size, dtype):
-  for draw in (random.uniform, random.normal):
-    draws = draw([size, 3], dtype, tf.constant(_SEED))
-    assert draws.shape == (size, 3) and draws.dtype == dtype
-    assert len(np.unique(draws)) == 3 * size
-  scalar = np.zeros([0], np.int32)
-  assert random.normal(scalar, dtype, tf.constant(_SEED)).shape == ()
 
 
 def test_fold_in_never_collides_over_ten_thousand_steps():

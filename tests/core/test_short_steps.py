@@ -10,6 +10,7 @@ from scipy import stats
 
 import tfp_adaptive as tfpa
 from tfp_adaptive.core import short_steps
+from tfp_adaptive.core import step_sizes
 
 _SEED = (3, 8)
 
@@ -173,3 +174,17 @@ def _share_that_moves(short_step_share, num_steps=100, seed=_SEED):
 def test_chains_come_out_of_a_neck_by_short_steps_only():
   assert _share_that_moves(0.2) > 0.5
   assert _share_that_moves(0.0) < 0.05
+
+
+# How far step sizes may go.
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+def test_step_sizes_have_squares_and_inverses_of_both_sides(dtype):
+  limit = float(np.finfo(dtype).max) ** 0.25
+  sizes = tf.constant([0.0, 0.1, 3.0, np.inf], dtype)
+  found = step_sizes.bounded(sizes).numpy()
+  np.testing.assert_allclose(found, [1.0 / limit, 0.1, 3.0, limit], rtol=1e-6)
+  squares = found**2
+  assert np.all(np.isfinite(squares)) and np.all(np.isfinite(1.0 / squares))
+  assert np.all(squares >= np.finfo(dtype).tiny)

@@ -10,7 +10,6 @@ import tfp_adaptive as tfpa
 from tests.contracts import pseudo_marginal
 from tests.contracts import registry
 from tests.contracts import targets
-from tfp_adaptive.core import stochastic_target
 
 _NUM_CHAINS = 100_000
 
@@ -100,19 +99,3 @@ def test_noise_of_target_and_proposal_are_independent():
       target, tfpa.preconditioners.diagonal(1.0), target_is_stochastic=True
     )
   )
-
-
-def test_signatures_that_can_be_called_with_a_seed_are_taken():
-  target = pseudo_marginal.NoisyGaussian()
-  for function in (
-    target.estimate,
-    functools.partial(target.estimate),
-    tf.function(lambda x, seed: x),
-    lambda x, *, seed: x,
-    lambda x, seed=None: x,
-    lambda *parts, **options: parts[0],
-  ):
-    stochastic_target.check(function, True)
-  # Neither needs a seed, so both may be exact.
-  stochastic_target.check(lambda x, seed=None: x, False)
-  stochastic_target.check(lambda *parts, **options: parts[0], None)

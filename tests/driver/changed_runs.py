@@ -153,16 +153,6 @@ def _traced_module(folder, changed):
   return _sample(_langevin(lambda x: _normal(x, 1.0)), trace_fn=trace_fn)
 
 
-def _traced_file(folder, changed):
-  """A function of what is recorded reads a file."""
-  (folder / 'shift.txt').write_text('1.5' if changed else '1.0')
-  path = str(folder / 'shift.txt')
-  return _sample(
-    _langevin(lambda x: _normal(x, 1.0)),
-    trace_fn=lambda x, _: x + tf.strings.to_number(tf.io.read_file(path)),
-  )
-
-
 def _scheduled_step(folder, changed):
   """The step size comes from a constant of a module, when it is traced."""
   del folder
@@ -187,7 +177,6 @@ SAMPLES.update({
   ),
   'a large constant, tfpa.sample': _of_density(_large_constant),
   'a traced module, tfpa.sample': _traced_module,
-  'a traced file, tfpa.sample': _traced_file,
   'a module in a step, tfpa.sample': _scheduled_step,
 })  # fmt: skip
 
@@ -220,35 +209,6 @@ def _of_builder(builder):
   return case
 
 
-def _with_label(convert):
-  """Returns the case of one of a thousand labels, in an array or a Tensor."""
-  rng = np.random.default_rng(2)
-  rows = rng.normal(size=(1000, 2)).astype(np.float32)
-  labels = (rng.uniform(size=1000) < 0.5).astype(np.float32)
-
-  def case(folder, changed):
-    del folder
-    given = labels.copy()
-    given[17] = changed
-    inputs, outputs = convert(rows), convert(given)
-
-    def target(x):
-      logits = tf.matmul(x, inputs, transpose_b=True)
-      fit = outputs * logits - tf.nn.softplus(logits)
-      return tf.reduce_sum(fit, axis=-1) + _normal(x, 1.0)
-
-    return _sample(_langevin(target))
-
-  return case
-
-
-def _rate(folder, changed):
-  """A number that an optimizer holds."""
-  del folder
-  optimizer = tfpa.optimizers.relative_gradient(3.9 if changed else 4.0)
-  return _sample(_langevin(lambda x: _normal(x, 1.0), optimizer=optimizer))
-
-
 def _history(folder, changed):
   """Draws that are given to a surrogate."""
   del folder
@@ -258,24 +218,7 @@ def _history(folder, changed):
   )
 
 
-def _amplitude(folder, changed):
-  """The covariance of a Gaussian prior."""
-  del folder
-  covariance = np.float32([[1.0, 0.5], [0.5, 1.0]])
-  prior = tfpa.gaussian_priors.spectral((1.01 if changed else 1.0) * covariance)
-  return _sample(
-    tfpa.marginal_gradient(lambda x: _normal(x - 1.0, 1.0), 4, prior=prior)
-  )
-
-
-SAMPLES.update({
-  'a label in an array, tfpa.sample': _with_label(np.asarray),
-  'a label in a tensor, tfpa.sample': _with_label(tf.constant),
-  'a label in a variable, tfpa.sample': _with_label(tf.Variable),
-  'a rate of an optimizer, tfpa.sample': _rate,
-  'a history, tfpa.sample': _history,
-  'an amplitude, tfpa.sample': _amplitude,
-})  # fmt: skip
+SAMPLES['a history, tfpa.sample'] = _history
 
 
 # The first case of a builder counts, and those of the baselines do not.
@@ -305,21 +248,19 @@ def _posterior_of(make):
   )
 
 
-def _of_joint(before, after):
-  """Returns the case of two dicts of what a joint distribution holds."""
+def _of_joint(**changes):
+  """Returns the case of a joint distribution and an option that changes."""
 
   def case(folder, changed):
     del folder
-    given = dict(before, **(after if changed else {}))
-    data = np.float32(given.pop('data', [0.5, 1.0, -0.5]))
-    width, options = given.pop('width', 2.0), given
+    options = dict(y=np.float32([0.5, 1.0, -0.5]))
 
     @tfd.JointDistributionCoroutineAutoBatched
     def model():
-      mean = yield tfd.Normal(0.0, width, name='mean')
+      mean = yield tfd.Normal(0.0, 2.0, name='mean')
       yield tfd.Sample(tfd.Normal(mean, 1.0), 3, name='y')
 
-    return _posterior(model, y=data, **options)
+    return _posterior(model, **options | (changes if changed else {}))
 
   return case
 
@@ -343,20 +284,11 @@ POSTERIORS = {
 }
 POSTERIORS.update({
   'a large constant, sample_posterior': _posterior_of(_large_constant),
-  'a prior, sample_posterior': _of_joint({}, dict(width=2.0001)),
-  'a datum, sample_posterior': _of_joint({}, dict(data=[0.5, 1.0, -0.49])),
-  'the seed, sample_posterior': _of_joint({}, dict(seed=4)),
-  'draws, sample_posterior': _of_joint({}, dict(num_draws=101)),
-  'chains, sample_posterior': _of_joint({}, dict(num_chains=5)),
-  'effective draws, sample_posterior': _of_joint({}, dict(min_ess=21)),
-  'starts, sample_posterior': _of_joint(
-    {}, dict(init=dict(mean=np.float32([0.0, 1.0, 2.0, 3.0])))
-  ),
-  'a number far away, sample_posterior': lambda folder, changed: _posterior(
-    # Where no chain comes: the values are the same.
-    lambda x: _normal(x, 1.0) - tf.nn.relu(x[:, 0] - (1e3 if changed else 2e3)),
-    init=tf.TensorSpec([2]),
-  ),
+  'a datum, sample_posterior': _of_joint(y=np.float32([0.5, 1.0, -0.49])),
+  'the seed, sample_posterior': _of_joint(seed=4),
+  'draws, sample_posterior': _of_joint(num_draws=101),
+  'chains, sample_posterior': _of_joint(num_chains=5),
+  'effective draws, sample_posterior': _of_joint(min_ess=21),
   'a bijector, sample_posterior': lambda folder, changed: _posterior(
     lambda x: _normal(x, 1.0),
     init=tf.TensorSpec([2]),
@@ -412,12 +344,6 @@ def digest(draws):
   for part in tf.nest.flatten(draws):
     found.update(np.ascontiguousarray(part).tobytes())
   return found.hexdigest()[:16]
-
-
-def shown(rows):
-  """Returns a table of (case, result) as text."""
-  width = max(len(name) for name, _ in rows)
-  return '\n'.join(f'{name:{width}}  {result}' for name, result in rows)
 
 
 def _all(root, is_first):

@@ -7,8 +7,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+import tfp_adaptive as tfpa
+from tests.contracts import targets
 from tfp_adaptive.core import random
 from tfp_adaptive.driver import blocks
+from tfp_adaptive.driver import recording
 
 CounterResults = collections.namedtuple(
   'CounterResults', ['target_log_prob', 'seed']
@@ -85,14 +88,8 @@ def test_seeds_depend_on_the_number_of_the_step_alone(counting):
 @pytest.mark.parametrize(
   'op, name',
   [
-    (
-      lambda x: x * tf.linalg.det(x * tf.eye(2)),
-      'MatrixDeterminant',
-    ),
-    (
-      lambda x: x + tf.py_function(lambda v: v, [x], tf.float32),
-      'EagerPyFunc',
-    ),
+    (lambda x: x * tf.linalg.det(x * tf.eye(2)), 'MatrixDeterminant'),
+    (lambda x: x + tf.py_function(lambda v: v, [x], tf.float32), 'EagerPyFunc'),
   ],
 )
 def test_an_op_that_xla_refuses_is_named(op, name):
@@ -118,3 +115,75 @@ def test_divergence_is_a_ratio_below_a_thousand_or_not_a_number():
   np.testing.assert_array_equal(
     trace['diverging'], [False, False, True, True, True]
   )
+
+
+# What a run keeps in memory stays whole when it is interrupted.
+
+
+class _Interrupting:
+  """Rows that cannot be copied to the end."""
+
+  shape, dtype = (3, 2), np.dtype(np.float64)
+
+  def __len__(self):
+    return 3
+
+  def __array__(self, *args, **kwargs):
+    raise KeyboardInterrupt
+
+
+def _kept():
+  return recording.InMemory(num_discarded=4, num_results=10, num_parts=1)
+
+
+def test_rows_so_far_are_results_alone():
+  kept = _kept()
+  assert kept.rows_so_far() is None
+  kept.append(
+    [np.zeros([0, 2]), np.arange(4.0)]
+  )  # Discarded steps have no states.
+  assert kept.rows_so_far() is None
+  states, trace = np.ones([3, 2]), 10.0 + np.arange(3.0)
+  kept.append([states, trace])
+  found = kept.rows_so_far()
+  np.testing.assert_array_equal(found[0], states)
+  np.testing.assert_array_equal(found[1], trace)
+
+
+def test_an_interrupt_leaves_no_half_of_a_block():
+  kept = _kept()
+  kept.append([np.zeros([0, 2]), np.arange(4.0)])
+  kept.append([np.ones([3, 2]), np.arange(3.0)])
+  with pytest.raises(KeyboardInterrupt):
+    kept.append([np.full([3, 2], 7.0), _Interrupting()])
+  states, trace = kept.rows_so_far()
+  assert states.shape == (3, 2) and trace.shape == (3,)
+  np.testing.assert_array_equal(states, 1.0)
+
+
+# What is worth knowing of a step is found by name, in any loop.
+
+
+def test_a_trace_of_tfp_has_what_an_adaptation_knows():
+  kernel = tfpa.gradient_adaptive_langevin(targets.standard_normal, 20)
+  kernel = tfp.mcmc.TransformedTransitionKernel(kernel, tfp.bijectors.Exp())
+  start = tf.ones([3, 2], tf.float64)
+  _, stats = tfp.mcmc.sample_chain(
+    30,
+    start,
+    kernel=kernel,
+    trace_fn=lambda state, results: tfpa.sample_stats(kernel, results),
+    seed=(0, 1),
+  )
+  for name in ('target_log_prob', 'is_accepted', 'diverging'):
+    assert stats[name].shape == [30, 3]
+  for name in (
+    'step_size',
+    'entropy_weight',
+    'mean_accept_prob',
+    'num_dropped_gradients',
+    'log_scale',
+  ):
+    assert stats[name].shape == [30]
+  weights = stats['entropy_weight'].numpy()
+  assert len(set(weights[:20])) > 1 and len(set(weights[20:])) == 1

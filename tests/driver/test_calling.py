@@ -1,6 +1,5 @@
 """Entry points say where they cannot run: in forked children and in graphs."""
 
-import subprocess
 import sys
 
 import numpy as np
@@ -9,6 +8,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
+from tests.driver import child
 from tfp_adaptive.driver import calling
 
 _KERNEL = tfpa.gradient_adaptive_langevin(targets.standard_normal, 2)
@@ -131,10 +131,4 @@ assert status_of_child(lambda: status_of_child(lambda: said(names[0]))) == 1
 @pytest.mark.full
 @pytest.mark.skipif(sys.platform == 'win32', reason='Windows does not fork')
 def test_a_forked_child_says_spawn_where_it_would_hang():
-  done = subprocess.run(
-    [sys.executable, '-W', 'ignore', '-c', _IN_FORKS],
-    capture_output=True,
-    text=True,
-    timeout=100,
-  )
-  assert done.returncode == 0, done.stderr[-2000:]
+  child.run('-W', 'ignore', '-c', _IN_FORKS)

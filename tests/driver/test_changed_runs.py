@@ -5,18 +5,14 @@ Every builder meets another density.
 """
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from tests.driver import changed_runs
+from tests.driver import child
 from tfp_adaptive.driver import probe
 
-_ROOT = pathlib.Path(__file__).parents[2]
 # What they read is in no digest, be it of a program or of code.
 _QUICK = ('a lookup table', 'numpy.load')
 
@@ -58,24 +54,16 @@ def test_every_changed_run_is_refused(group, tmp_path):
     except pytest.fail.Exception:
       result = 'ACCEPTED'
     rows.append((name, result.replace(f'{folder}', '')[:150]))
-  print(changed_runs.shown(rows))
-  assert 'ACCEPTED' not in [result for _, result in rows]
+  assert 'ACCEPTED' not in [result for _, result in rows], rows
 
 
 @pytest.mark.nightly
 def test_unchanged_runs_resume_in_a_fresh_process_with_the_same_bits(tmp_path):
   whole, resumed = (_in_a_process(tmp_path, when) for when in ('first', 'then'))
-  print(changed_runs.shown([(n, resumed[n][:150]) for n in whole]))
   assert resumed == whole and len(whole) == len(changed_runs.UNCHANGED)
   assert not any(found.startswith('refused') for found in whole.values())
 
 
 def _in_a_process(root, when):
-  child = subprocess.run(
-    [sys.executable, '-m', changed_runs.__name__, str(root), when],
-    env=dict(os.environ, PYTHONPATH=str(_ROOT)),
-    stdout=subprocess.PIPE,
-    check=True,
-    text=True,
-  )
-  return json.loads(child.stdout.splitlines()[-1])
+  told = child.run('-m', changed_runs.__name__, root, when)
+  return json.loads(told.splitlines()[-1])

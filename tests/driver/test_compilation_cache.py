@@ -2,17 +2,15 @@
 
 import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.driver import child
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.driver import compilation_cache
 
-_ROOT = pathlib.Path(tfpa.__file__).parent.parent
 _FLAG = '--tf_xla_persistent_cache_directory='
 _SCRIPT = """
 import sys
@@ -85,28 +83,13 @@ def test_after_the_first_op_it_is_refused(monkeypatch, tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-  'name, message',
-  [('a b', 'takes no spaces'), ('file/below', 'cannot be written to')],
-)
-def test_a_folder_that_cannot_be_is_refused(name, message, fresh, tmp_path):
-  (tmp_path / 'file').write_text('')
-  with pytest.raises(ValueError, match=message):
-    tfpa.cache_compilations(tmp_path / name)
-
-
 @pytest.mark.nightly
 def test_a_later_process_finds_the_program_and_draws_the_same(tmp_path):
   def run(before='', scale='0.5', directory=tmp_path):
-    done = subprocess.run(
-      [sys.executable, '-c', _SCRIPT, str(directory), before, scale],
-      env=dict(os.environ, PYTHONPATH=str(_ROOT), TF_XLA_FLAGS=''),
-      capture_output=True,
-      text=True,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    arguments = directory, before, scale
+    told = child.run('-c', _SCRIPT, *arguments, TF_XLA_FLAGS='')
     files = tmp_path.glob('*/*.pb')
-    return done.stdout, {file.name: file.stat().st_mtime_ns for file in files}
+    return told, {file.name: file.stat().st_mtime_ns for file in files}
 
   plain, nothing = run(directory='')
   assert not nothing

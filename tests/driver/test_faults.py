@@ -1,11 +1,10 @@
 """Runs that are killed, meet a full disk, an exception or a second writer."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
+from tests.driver import child
 from tests.driver import faults
 
 # What the run that met a fault must say. A killed one says nothing.
@@ -19,13 +18,8 @@ _WORDS = {
 @pytest.mark.nightly
 @pytest.mark.parametrize('kind', faults.COUNTS)
 def test_a_run_that_met_a_fault_ends_with_the_bits_of_one_that_did_not(kind):
-  done = subprocess.run(
-    [sys.executable, '-m', faults.__name__, kind],
-    capture_output=True,
-    text=True,
-  )
-  assert done.returncode == 0, done.stderr[-2000:]
-  rows = [json.loads(line) for line in done.stdout.splitlines()]
+  told = child.run('-m', faults.__name__, kind)
+  rows = [json.loads(line) for line in told.splitlines()]
   assert len(rows) == faults.COUNTS[kind]
   for row in rows:
     assert row['same_bits'], row

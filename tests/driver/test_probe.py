@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tests.contracts import targets
 from tfp_adaptive.driver import probe
 
 _STATE = np.random.default_rng(0).normal(size=(4, 3))
@@ -136,8 +137,7 @@ def test_points_are_fixed_and_of_ordinary_size():
     np.testing.assert_array_equal(again, probe.points(start, scale)[1])
 
 
-def _log_prob(x):
-  return -0.5 * tf.reduce_sum(x**2, axis=-1)
+_log_prob = targets.standard_normal
 
 
 _KERNELS = {

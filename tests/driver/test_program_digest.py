@@ -1,15 +1,18 @@
 """Digests of programs: equal for the same computation, and only for it."""
 
-import os
-import pathlib
-import subprocess
-import sys
+import collections
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
+from tests.contracts import targets
+from tests.driver import child
+from tfp_adaptive import _version
+from tfp_adaptive.driver import known_programs
 from tfp_adaptive.driver import program_digest
+from tfp_adaptive.driver import run_identity
 
 _X = np.arange(6.0).reshape(3, 2)
 
@@ -22,9 +25,7 @@ def _program(function, **options):
 
 def _looped(x, num_steps=5, factor=0.5):
   return tf.while_loop(
-    lambda i, _: i < num_steps,
-    lambda i, y: (i + 1, factor * tf.sin(y)),
-    (0, x),
+    lambda i, _: i < num_steps, lambda i, y: (i + 1, factor * tf.sin(y)), (0, x)
   )[1]
 
 
@@ -47,15 +48,9 @@ CHANGES = {
   'a number in a loop': (_looped, lambda x: _looped(x, factor=0.25)),
   'the length of a loop': (_looped, lambda x: _looped(x, 6)),
   'a number in a branch': (_branched, lambda x: _branched(x, 3.0)),
-  'a number in one of many branches': (
-    _switched,
-    lambda x: _switched(x, 4.0),
-  ),
+  'a number in one of many branches': (_switched, lambda x: _switched(x, 4.0)),
   'a slice': (_sliced, lambda x: _sliced(x, 1)),
-  'a datum': (
-    lambda x: x + _X,
-    lambda x: x + np.where(_X == 3.0, 3.5, _X),
-  ),
+  'a datum': (lambda x: x + _X, lambda x: x + np.where(_X == 3.0, 3.5, _X)),
   'the order of a difference': (lambda x: x - _X, lambda x: _X - x),
   'an axis': (lambda x: tf.cumsum(x, 0), lambda x: tf.cumsum(x, 1)),
   'a dtype': (
@@ -159,15 +154,113 @@ def test_another_process_computes_the_same_digests():
     _program(function).digest for function in (_looped, gradient_of_many_terms)
   ]
   for hash_seed in ('1', '2'):
-    child = subprocess.run(
-      [sys.executable, '-c', _CHILD],
-      env=dict(
-        os.environ,
-        PYTHONPATH=str(pathlib.Path(__file__).parents[2]),
-        PYTHONHASHSEED=hash_seed,
-      ),
-      capture_output=True,
-      text=True,
-      check=True,
-    )
-    assert child.stdout.split() == expected
+    found = child.run('-c', _CHILD, PYTHONHASHSEED=hash_seed)
+    assert found.split() == expected
+
+
+# What must agree for a run to be continued.
+
+
+_Plan = collections.namedtuple('Plan', ['num_results'])
+
+
+def _described():
+  kernel = tfp.mcmc.RandomWalkMetropolis(targets.standard_normal)
+  state = tf.zeros([3, 2])
+  program = program_digest.Program('12', {}, False)
+  return run_identity.describe(
+    kernel, _Plan(5), (1, 2), False, state, state, None, program
+  )
+
+
+@pytest.mark.parametrize('package', [tf, tfp, np, _version])
+def test_other_versions_are_another_run(monkeypatch, package):
+  saved = _described()
+  assert run_identity.differences(saved, _described()) == []
+  monkeypatch.setattr(package, '__version__', '0.0')
+  (words,) = run_identity.differences(saved, _described())
+  assert words.startswith('versions (saved ')
+
+
+# What is known again runs without a compilation; what differs never does.
+
+
+_FIRST = tf.constant([1.0, 2.0])
+
+
+def _traced(function, argument=_FIRST):
+  return tf.function(function, autograph=False).get_concrete_function(argument)
+
+
+def _scaled(scale):
+  return _traced(lambda x: scale * tf.exp(x))
+
+
+@pytest.fixture
+def known():
+  return known_programs.Known()
+
+
+def test_an_equal_program_is_known_and_another_constant_is_not(known):
+  first = _scaled(2.0)
+  assert known.same(first, True) is first
+  again, other = _scaled(2.0), _scaled(3.0)
+  assert known.same(again, True) is first
+  assert known.same(other, True) is other
+  assert known.same(_scaled(2.0), False) is not first  # Without XLA.
+  values = known.same(other, True)(_FIRST)
+  np.testing.assert_allclose(values, 3.0 * np.exp(_FIRST), rtol=1e-6)
+
+
+def test_captured_data_count_by_content(known):
+  def of(data):
+    captured = tf.constant(data)
+    return _traced(lambda x: x + captured)
+
+  first, again, other = of([1.0, 2.0]), of([1.0, 2.0]), of([1.0, 3.0])
+  assert known.same(first, True) is first
+  assert known.same(again, True) is first
+  assert known.same(other, True) is other
+
+
+@pytest.mark.parametrize(
+  'argument', [tf.ones([3]), {'x': _FIRST}, {'y': _FIRST}]
+)
+def test_shapes_and_names_of_arguments_count(known, argument):
+  def doubled(argument):
+    (x,) = tf.nest.flatten(argument)
+    return 2.0 * x
+
+  for before in (_FIRST, {'z': _FIRST}):
+    known.same(_traced(doubled, before), True)
+  other = _traced(doubled, argument)
+  assert known.same(other, True) is other
+  assert known.same(_traced(doubled, argument), True) is other
+
+
+def test_what_may_change_without_its_program_is_never_shared(known):
+  variable = tf.Variable(1.0)
+  table = tf.lookup.StaticHashTable(
+    tf.lookup.KeyValueTensorInitializer([0], [1.0]), 0.0
+  )
+  functions = (
+    lambda x: x * variable,
+    lambda x: x * tf.numpy_function(lambda: np.float32(2.0), [], tf.float32),
+    lambda x: x * table.lookup(tf.constant(0)),
+  )
+  for function in functions:
+    first, again = _traced(function), _traced(function)
+    assert known.same(first, False) is first
+    assert known.same(again, False) is again
+
+
+def test_few_are_kept_and_none_that_is_large(known, monkeypatch):
+  first = _scaled(0.0)
+  known.same(first, True)
+  for scale in range(1, known_programs._MOST + 1):
+    known.same(_scaled(float(scale)), True)
+  again = _scaled(0.0)
+  assert known.same(again, True) is again
+  monkeypatch.setattr(known_programs, '_LARGEST', 100)
+  once_more = _scaled(0.0)
+  assert known.same(once_more, True) is once_more

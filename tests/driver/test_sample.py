@@ -9,14 +9,15 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import targets
 
-_START = np.random.default_rng(4).normal(size=(3, 2))
+START = np.random.default_rng(4).normal(size=(3, 2))
 
 
 def _kernel(num_adaptation_steps=4, target=targets.standard_normal):
   return tfpa.gradient_adaptive_langevin(target, num_adaptation_steps)
 
 
-def _sample(kernel=None, start=_START, **options):
+def run_short(kernel=None, start=START, **options):
+  """Returns a run of a few steps."""
   # Uncompiled: a block of these steps is traced faster than compiled.
   arguments = dict(
     num_results=5, seed=(1, 2), progress=False, jit_compile=False
@@ -31,10 +32,10 @@ def test_starts_without_finite_density_are_refused_by_chain(value):
     inside = targets.standard_normal(x)
     return tf.where(x[:, 0] > 0.0, inside, tf.constant(value, x.dtype))
 
-  start = np.abs(_START)
+  start = np.abs(START)
   start[1] *= -1.0
   with pytest.raises(ValueError, match='start of chain 1 ') as error:
-    _sample(_kernel(target=target), start)
+    run_short(_kernel(target=target), start)
   assert 'chain 0' not in str(error.value)
   assert 'chain 2' not in str(error.value)
 
@@ -46,11 +47,11 @@ def test_samplers_of_a_prior_apart_are_started_too(build):
   prior = tfpa.gaussian_priors.random_walk(1.0, 2, 1.0)
   options = () if build is tfpa.elliptical_slice else (4,)
   kernel = build(lambda x: -tf.norm(x, axis=-1), *options, prior=prior)
-  start = np.float32(_START)
-  assert np.all(np.isfinite(_sample(kernel, start).states))
+  start = np.float32(START)
+  assert np.all(np.isfinite(run_short(kernel, start).states))
   if build is tfpa.marginal_gradient:  # Its gradient at zero is none.
     with pytest.raises(ValueError, match='gradient of .* start of chain 1 '):
-      _sample(kernel, start * np.float32([[1.0], [0.0], [1.0]]))
+      run_short(kernel, start * np.float32([[1.0], [0.0], [1.0]]))
 
 
 @pytest.mark.full
@@ -66,27 +67,13 @@ def test_chains_that_never_moved_are_named():
     spiked, 0, preconditioner=tfpa.preconditioners.cholesky(init_scale=0.5)
   )
   with pytest.warns(UserWarning, match=r'No move was accepted .* chain 1\.'):
-    _sample(kernel, start, num_results=30)
+    run_short(kernel, start, num_results=30)
 
 
-@pytest.mark.full
-def test_diverging_proposals_are_warned_of_and_traced():
-  def half(x):
-    inside = targets.standard_normal(x)
-    return tf.where(x[:, 0] > 0.0, inside, tf.constant(-np.inf, x.dtype))
-
-  with pytest.warns(UserWarning, match='diverged'):
-    run = _sample(_kernel(target=half), np.abs(_START), num_results=40)
-  assert 0.01 < run.trace['diverging'].mean() < 1.0
-  assert np.all(run.states[..., 0] > 0.0)
-
-
-@pytest.fixture(scope='module')
-def plain_run():
-  """Returns an ordinary run with an extra trace and what it wrote."""
+def test_an_ordinary_run_discards_records_and_warns_of_nothing():
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
-    run = _sample(
+    run = run_short(
       num_results=30,
       num_burnin_steps=7,
       trace_fn=lambda state, results: {
@@ -94,50 +81,13 @@ def plain_run():
         'step': results.step,
       },
     )
-  return run, caught
-
-
-@pytest.mark.full
-def test_the_larger_of_adaptation_and_burnin_is_discarded(plain_run):
-  run, _ = plain_run
+  assert not [w for w in caught if w.category is UserWarning]
+  # The larger of adaptation and burn-in is discarded.
   assert int(run.final_kernel_results.step) == 7 + 30
   np.testing.assert_array_equal(
     run.adaptation_trace['extra']['step'], 1 + np.arange(7)
   )
   np.testing.assert_array_equal(run.trace['extra']['step'], 8 + np.arange(30))
-
-
-def test_the_trace_is_lean_and_shaped_by_chains(plain_run):
-  run, _ = plain_run
-  for name in ('target_log_prob', 'is_accepted', 'log_accept_ratio'):
-    assert run.trace[name].shape == (30, 3)
-    assert run.adaptation_trace[name].shape == (7, 3)
-  assert run.trace['mean_accept_prob'].shape == (30,)
-  np.testing.assert_allclose(
-    run.trace['target_log_prob'], targets.standard_normal(run.states)
-  )
-
-
-def test_trace_fn_is_recorded_beside_the_default_trace(plain_run):
-  run, _ = plain_run
   np.testing.assert_allclose(
     run.trace['extra']['sum'], run.states.sum(axis=-1), rtol=1e-12
   )
-
-
-def test_an_ordinary_run_gives_no_warning(plain_run):
-  _, caught = plain_run
-  assert not [w for w in caught if w.category is UserWarning]
-
-
-@pytest.mark.full
-def test_a_bound_reached_by_the_adaptation_is_warned_of():
-  kernel = tfpa.gradient_adaptive_langevin(
-    targets.standard_normal,
-    4,
-    criterion=tfpa.criteria.generalized_speed_measure(
-      0.5, max_entropy_weight=1e-5, min_entropy_weight=1e-6
-    ),
-  )
-  with pytest.warns(UserWarning, match='`entropy_weight` at its bound'):
-    _sample(kernel, num_results=20)

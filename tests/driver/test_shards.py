@@ -1,8 +1,6 @@
 """Shards of chains: their law, their bits, and merges in closed form."""
 
 import collections
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,6 +9,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from experiments.papers import diagnostics
 from experiments.targets.gaussians import rotated_covariance
+from tests.driver import child
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import history
 from tfp_adaptive.core import merging
@@ -155,10 +154,7 @@ for run in runs:
 
 @pytest.mark.nightly
 def test_draws_are_the_same_on_any_number_of_devices():
-  done = subprocess.run(
-    [sys.executable, '-c', _ON_TWO_DEVICES], capture_output=True, text=True
-  )
-  assert done.returncode == 0, done.stderr[-2000:]
+  child.run('-c', _ON_TWO_DEVICES)
 
 
 def _errors(num_shards, num_gaussians=20, size=10, scale=1.0):

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.contracts import targets
 from tests.latent import hyperparameter_model as model
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.latent import hyperparameter_moves
@@ -232,3 +233,225 @@ def test_frozen_keeps_both_step_sizes_and_the_factor():
   np.testing.assert_array_equal(
     tfp_private.get_innermost(start, 'hyper_factor'), factor
   )
+
+
+# Steps of theta shaped by a factor: their covariance and their ratio.
+
+
+_FACTOR = np.array([[1.6, 0.0], [1.2, 0.4]])
+
+
+def _bare(
+  hyperprior=model.hyperprior, log_likelihood=model.log_likelihood, **options
+):
+  """Returns the kernel without wrappers, theta's steps of shape _FACTOR."""
+  return tfpa.proposals.LatentGaussianHyperparameters(
+    log_likelihood,
+    model.prior_fn,
+    hyperprior(),
+    lambda *args: tfpa.MetropolisHastings(
+      tfpa.proposals.UncalibratedAuxiliaryGradient(*args)
+    ),
+    hyper_factor=_FACTOR,
+    **options,
+  )
+
+
+def test_steps_of_theta_have_the_covariance_of_the_factor():
+  kappa, num_chains = 1e-4, 4000
+  kernel = _bare(hyper_step_size=kappa)
+  start = model.start(num_chains)
+  (_, theta), results = kernel.one_step(
+    start, kernel.bootstrap_results(start), seed=(3, 4)
+  )
+  moved = np.asarray(results.hyper_is_accepted)
+  steps = np.stack(
+    [(theta[name] - start[1][name]).numpy()[moved] for name in sorted(theta)]
+  )
+  assert moved.sum() > 1000
+  whitened = np.linalg.solve(kappa * _FACTOR, steps)
+  error = np.sqrt(2.0 / whitened.shape[-1])
+  covariance = whitened @ whitened.T / whitened.shape[-1]
+  np.testing.assert_allclose(covariance, np.eye(2), atol=4.0 * error)
+
+
+def test_ratio_with_a_factor_is_that_of_dense_densities():
+  kernel = _bare(joint=False, hyper_step_size=0.3)
+  start = model.start(40)
+  (x, theta), results = kernel.one_step(
+    start, kernel.bootstrap_results(start), seed=(3, 4)
+  )
+  accepted = np.flatnonzero(results.hyper_is_accepted)
+  assert 5 < len(accepted) < 38
+  for i in accepted:
+    old, new = (
+      {name: np.exp(parts[name][i]) for name in parts}
+      for parts in (start[1], theta)
+    )
+    step = [np.log(new[name] / old[name]) for name in sorted(old)]
+    forth, back = (
+      model.log_normal(sign * np.array(step), 0.0, 0.09 * _FACTOR @ _FACTOR.T)
+      for sign in (1.0, -1.0)
+    )
+    ratio = (
+      model.dense_log_joint(x[i].numpy(), **new)
+      - model.dense_log_joint(x[i].numpy(), **old)
+      + back
+      - forth
+    )
+    assert results.hyper_log_accept_ratio[i].numpy() == pytest.approx(
+      ratio, abs=1e-9
+    )
+
+
+# Draws of a step of field and hyperparameters do not depend on each other.
+
+
+_NUM_CHAINS = 20_000
+
+
+def test_the_noise_of_the_joint_move_knows_nothing_of_the_field_s_decision():
+  # Fields of one number, so that chain by chain one draw would do for both.
+  drawn = []
+
+  def prior_fn(amplitude):
+    prior = tfpa.gaussian_priors.spectral(
+      tf.exp(amplitude)[..., tf.newaxis, tf.newaxis]
+    )
+
+    def smoother(params, variance):
+      functions = prior.smoother(params, variance)
+
+      def draw(rows, noise):
+        drawn.append(noise)
+        return functions.draw(rows, noise)
+
+      return functions._replace(draw=draw)
+
+    return prior._replace(smoother=smoother)
+
+  kernel = tfpa.proposals.LatentGaussianHyperparameters(
+    lambda x: tf.reduce_sum(tf.cos(3.0 * x), axis=-1),
+    prior_fn,
+    lambda amplitude: -0.5 * amplitude**2,
+    lambda *args: tfpa.MetropolisHastings(
+      tfpa.proposals.UncalibratedAuxiliaryGradient(*args)
+    ),
+    delta=1.0,
+  )
+  state = (
+    tf.constant(np.random.default_rng(0).normal(size=(_NUM_CHAINS, 1))),
+    tf.zeros([_NUM_CHAINS], tf.float64),
+  )
+  _, results = kernel.one_step(
+    state, kernel.bootstrap_results(state), seed=(1, 2)
+  )
+  of_field, of_move = drawn
+  is_accepted = results.inner_results.is_accepted.numpy()
+  assert 0.2 < np.mean(is_accepted) < 0.8
+  squares = of_move[:, 0].numpy() ** 2
+  correlations = [
+    np.corrcoef(squares, is_accepted)[0, 1],
+    np.corrcoef(of_move[:, 0], of_field[:, 0])[0, 1],
+    np.corrcoef(squares, of_field[:, 0] ** 2)[0, 1],
+  ]
+  # Standard errors.
+  assert np.max(np.abs(correlations)) < 5.0 / _NUM_CHAINS**0.5
+
+
+# Steps of hyperparameters, learned from those visited, against numpy.
+
+
+# Without data theta follows its prior N(_LOC, _COVARIANCE): known exactly.
+_LOC = np.array([0.3, -0.2, 0.5])
+_SHAPE = np.array([[1.0, 0.0, 0.0], [0.9, 0.1, 0.0], [-0.5, 0.1, 0.3]])
+
+
+def _no_data(x):
+  return 0.0 * tf.reduce_sum(x, axis=-1)
+
+
+def _hyper_log_prob(theta):
+  whitened = tf.linalg.matvec(
+    tf.constant(np.linalg.inv(0.5 * _SHAPE), theta.dtype),
+    theta - tf.constant(_LOC, theta.dtype),
+  )
+  return -0.5 * tf.reduce_sum(whitened**2, axis=-1)
+
+
+def _prior_fn(theta):
+  variance = tf.exp(0.4 * tf.reduce_sum(theta, axis=-1))
+  return tfpa.gaussian_priors.spectral(
+    variance[..., tf.newaxis, tf.newaxis]
+    * tf.constant([[1.0, 0.5], [0.5, 1.0]], theta.dtype)
+  )
+
+
+def _kernel(num_adaptation_steps, **options):
+  return tfpa.adaptation.HyperparameterAdaptation(
+    tfpa.proposals.LatentGaussianHyperparameters(
+      _no_data,
+      _prior_fn,
+      _hyper_log_prob,
+      lambda *args: tfpa.MetropolisHastings(
+        tfpa.proposals.UncalibratedAuxiliaryGradient(*args)
+      ),
+      **{'delta': 2.0, 'hyper_step_size': 0.4, **options},
+    ),
+    num_adaptation_steps,
+  )
+
+
+def _start(chains, dtype=np.float64):
+  rng = np.random.default_rng(2)
+  return (
+    tf.constant(rng.normal(size=(*chains, 2)), dtype),
+    tf.constant(_LOC + 0.1 * rng.normal(size=(*chains, 3)), dtype),
+  )
+
+
+def _learned(results, name):
+  return tfp_private.get_innermost(results, name).numpy()
+
+
+@pytest.mark.parametrize('chains', [(), (2, 2)])
+def test_mean_covariance_and_factor_follow_their_recursions(chains):
+  kernel = _kernel(6)
+  start = _start(chains)
+  before = kernel.bootstrap_results(start)
+  states, all_results = targets.run(kernel, start, 6, results=before)
+  num_chains = int(np.prod(chains))
+  mean = start[1].numpy().reshape(-1, 3).mean(axis=0)
+  covariance = np.zeros([3, 3])
+  np.testing.assert_array_equal(_learned(before, 'hyper_factor'), np.eye(3))
+  for step, (state, results) in enumerate(zip(states, all_results), start=1):
+    weight = 2.0 / (step + 2.0)
+    centered = state[1].numpy().reshape(-1, 3) - mean
+    covariance = (1.0 - weight) * covariance + weight * (
+      centered.T @ centered / num_chains
+    )
+    mean = mean + weight * centered.mean(axis=0)
+    variance = np.trace(covariance) / 3.0
+    shrunk = covariance + variance * 15.0 / (step * num_chains) * np.eye(3)
+    if variance == 0.0:
+      shrunk = np.eye(3)
+    shrunk /= np.linalg.det(shrunk) ** (1.0 / 3.0)
+    np.testing.assert_allclose(results.hyper_mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(
+      results.hyper_covariance, covariance, rtol=1e-9, atol=1e-15
+    )
+    np.testing.assert_allclose(
+      _learned(results, 'hyper_factor'),
+      np.linalg.cholesky(shrunk),
+      rtol=1e-9,
+      atol=1e-12,
+    )
+
+
+def test_nothing_accepted_leaves_the_identity():
+  kernel = _kernel(5, hyper_step_size=30.0)
+  start = _start(())
+  _, all_results = targets.run(kernel, start, 3)
+  for results in all_results:
+    assert not _learned(results, 'hyper_is_accepted')
+    np.testing.assert_array_equal(_learned(results, 'hyper_factor'), np.eye(3))

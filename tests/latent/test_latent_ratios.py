@@ -15,9 +15,12 @@ from experiments.samplers.baselines.prior_langevin import (
   UncalibratedPriorLangevin,
 )
 from tfp_adaptive.core import random
+from tfp_adaptive.latent import auxiliary_langevin
+from tfp_adaptive.linalg import banded_scan
 
 _D = 6
 _DELTA = 0.7
+_NUM_DRAWS = 40_000
 _IDENTITY = np.eye(_D)
 
 
@@ -121,20 +124,55 @@ def _step(kernel, states, seed=(3, 4)):
   return kernel.one_step(states, results, seed=seed)
 
 
+def _check_corrections(states, proposed, results, moments, covariance, mean):
+  """Compares corrections with those of dense densities.
+
+  Args:
+    states: Where the steps began, [chains, d].
+    proposed: Where they ended.
+    results: Of the proposal.
+    moments: x -> mean and covariance of what is proposed there.
+    covariance: Of the prior.
+    mean: The same.
+  """
+  for x, y, correction in zip(
+    states, proposed.numpy(), results.log_acceptance_correction.numpy()
+  ):
+    ratio = _log_normal(x, *moments(y)) - _log_normal(y, *moments(x))
+    change = _log_normal(y, mean, covariance)
+    change -= _log_normal(x, mean, covariance)
+    assert correction == pytest.approx(change + ratio, abs=1e-10)
+
+
+def _check_moments(proposed, mean, covariance):
+  """Checks that proposals have this mean and covariance."""
+  num_draws = len(proposed)
+  whitened = np.linalg.solve(
+    np.linalg.cholesky(covariance), (proposed.numpy() - mean).T
+  )
+  error = 1.0 / np.sqrt(num_draws)
+  assert np.all(np.abs(np.mean(whitened, axis=1)) < 4.5 * error)
+  excess = whitened @ whitened.T / num_draws - _IDENTITY
+  assert np.all(np.abs(excess) < 4.5 * np.sqrt(2.0) * error)
+  # A covariance 5 % off would be seen.
+  assert 0.05 > 4.5 * np.sqrt(2.0) * error
+
+
+def _centered(moments):
+  """Returns x -> moments of what is proposed, from those of x - mean."""
+
+  def of_state(x):
+    mean, covariance = moments(x - _MEAN, _gradient(x))
+    return _MEAN + mean, covariance
+
+  return of_state
+
+
 @pytest.mark.parametrize('name', MOMENTS)
 def test_correction_is_that_of_the_dense_proposal_density(name, prior):
   states = _states()
-  proposed, results = _step(_build(name, prior), states)
-  moments = MOMENTS[name]
-  for x, y, correction in zip(
-    states - _MEAN,
-    proposed.numpy() - _MEAN,
-    results.log_acceptance_correction.numpy(),
-  ):
-    forward = _log_normal(y, *moments(x, _gradient(x + _MEAN)))
-    backward = _log_normal(x, *moments(y, _gradient(y + _MEAN)))
-    change = _log_normal(y, 0.0, _C) - _log_normal(x, 0.0, _C)
-    assert correction == pytest.approx(change + backward - forward, abs=1e-10)
+  moved = _step(_build(name, prior), states)
+  _check_corrections(states, *moved, _centered(MOMENTS[name]), _C, _MEAN)
 
 
 @pytest.mark.parametrize('auxiliary', ['z', 'u'])
@@ -178,20 +216,10 @@ def _drawn(kernel, prior, start, seed):
 
 @pytest.mark.parametrize('name', ['marginal', 'aux_z', 'pcnl', 'cnl', 'pmala'])
 def test_proposals_have_the_mean_and_covariance_of_the_paper(name, prior):
-  moments = dict(MOMENTS, aux_z=_marginal)[name]
-  num_draws = 40000
+  moments = _centered(dict(MOMENTS, aux_z=_marginal)[name])
   x = _states(1)[0]
-  proposed, _ = _step(_build(name, prior), np.tile(x, (num_draws, 1)))
-  mean, covariance = moments(x - _MEAN, _gradient(x))
-  whitened = np.linalg.solve(
-    np.linalg.cholesky(covariance), (proposed.numpy() - _MEAN - mean).T
-  )
-  error = 1.0 / np.sqrt(num_draws)
-  assert np.all(np.abs(np.mean(whitened, axis=1)) < 4.5 * error)
-  excess = whitened @ whitened.T / num_draws - _IDENTITY
-  assert np.all(np.abs(excess) < 4.5 * np.sqrt(2.0) * error)
-  # A covariance 5 % off would be seen.
-  assert 0.05 > 4.5 * np.sqrt(2.0) * error
+  proposed, _ = _step(_build(name, prior), np.tile(x, (_NUM_DRAWS, 1)))
+  _check_moments(proposed, *moments(x))
 
 
 @pytest.mark.parametrize('name', [n for n in ALL if n != 'pmala'])
@@ -210,16 +238,216 @@ def test_marginal_proposal_with_auxiliary_covariance_is_that_of_equation_8():
   b = np.linalg.inv(2.0 / _DELTA * sigma_inv + _C_INV)
   prior = tfpa.gaussian_priors.spectral(_C, auxiliary_covariance=sigma)
   states = _states()
-  proposed, results = _step(_build('marginal', prior), states)
 
   def moments(x):
     gain = 2.0 / _DELTA * b @ sigma_inv
     covariance = gain @ (0.5 * _DELTA * sigma) @ gain.T + b
     return gain @ (x + 0.5 * _DELTA * sigma @ _gradient(x)), covariance
 
-  for x, y, correction in zip(
-    states, proposed.numpy(), results.log_acceptance_correction.numpy()
+  moved = _step(_build('marginal', prior), states)
+  _check_corrections(states, *moved, moments, _C, 0.0)
+
+
+# Auxiliary MALA against dense densities, and MALA as its marginal.
+
+
+_DELTA_FLAT = 0.5
+_WEIGHTS = np.array([0.5, 1.0, 2.0])
+
+
+def _target(x):
+  return tf.reduce_sum(tf.sin(tf.constant(_WEIGHTS) * x) - 0.3 * x**4, axis=-1)
+
+
+def _gradient_flat(x):
+  return _WEIGHTS * np.cos(_WEIGHTS * x) - 1.2 * x**3
+
+
+def _log_normal_flat(x, mean, variance):
+  return -0.5 * np.sum((x - mean) ** 2, axis=-1) / variance
+
+
+def _states_flat(num=5):
+  return np.random.default_rng(1).normal(size=(num, 3))
+
+
+@pytest.mark.parametrize('auxiliary', ['z', 'u'])
+def test_the_correction_of_auxiliary_mala_is_that_of_the_extended_target(
+  auxiliary,
+):
+  kernel = tfpa.proposals.UncalibratedAuxiliaryLangevin(
+    _target, _DELTA_FLAT, auxiliary
+  )
+  seen = {}
+  propose = kernel._propose
+
+  def remember(*args):
+    y, seen['drawn'] = propose(*args)
+    return y, seen['drawn']
+
+  kernel._propose = remember
+  states = tf.constant(_states_flat())
+  proposed, results = kernel.one_step(
+    states, kernel.bootstrap_results(states), seed=(1, 2)
+  )
+  x, y = states.numpy(), proposed.numpy()
+  u, z = (row.numpy() for row in seen['drawn'])
+  variance = 0.5 * _DELTA_FLAT
+  ratio = 0.0
+  for sign, here, there in ((1.0, y, x), (-1.0, x, y)):
+    pull = variance * _gradient_flat(here)
+    if auxiliary == 'z':
+      ratio += sign * _log_normal_flat(z, here + pull, variance)
+      ratio += sign * _log_normal_flat(there, z, variance)
+    else:
+      ratio += sign * _log_normal_flat(u, here, variance)
+      ratio += sign * _log_normal_flat(there, u + pull, variance)
+  np.testing.assert_allclose(
+    results.log_acceptance_correction, ratio, atol=1e-12
+  )
+
+
+def test_its_marginal_is_mala():
+  kernel = tfpa.proposals.UncalibratedMarginalGradient(
+    _target, auxiliary_langevin.FLAT, _DELTA_FLAT
+  )
+  states = tf.constant(_states_flat())
+  proposed, results = kernel.one_step(
+    states, kernel.bootstrap_results(states), seed=(1, 2)
+  )
+  x, y = states.numpy(), proposed.numpy()
+  forward = _log_normal_flat(
+    y, x + 0.5 * _DELTA_FLAT * _gradient_flat(x), _DELTA_FLAT
+  )
+  backward = _log_normal_flat(
+    x, y + 0.5 * _DELTA_FLAT * _gradient_flat(y), _DELTA_FLAT
+  )
+  np.testing.assert_allclose(
+    results.log_acceptance_correction, backward - forward, atol=1e-12
+  )
+
+
+def test_both_draw_with_the_mean_and_variance_of_mala():
+  num_draws = 40000
+  x = _states_flat(1)[0]
+  states = tf.constant(np.tile(x, (num_draws, 1)))
+  for kernel in (
+    tfpa.proposals.UncalibratedAuxiliaryLangevin(_target, _DELTA_FLAT),
+    tfpa.proposals.UncalibratedMarginalGradient(
+      _target, auxiliary_langevin.FLAT, _DELTA_FLAT
+    ),
   ):
-    change = _log_normal(y, 0.0, _C) - _log_normal(x, 0.0, _C)
-    ratio = _log_normal(x, *moments(y)) - _log_normal(y, *moments(x))
-    assert correction == pytest.approx(change + ratio, abs=1e-10)
+    proposed, _ = kernel.one_step(
+      states, kernel.bootstrap_results(states), seed=(1, 2)
+    )
+    noise = (
+      proposed.numpy() - x - 0.5 * _DELTA_FLAT * _gradient_flat(x)
+    ) / _DELTA_FLAT**0.5
+    assert np.all(np.abs(noise.mean(axis=0)) < 4.5 / np.sqrt(num_draws))
+    assert np.all(
+      np.abs((noise**2).mean(axis=0) - 1.0) < 4.5 * np.sqrt(2.0 / num_draws)
+    )
+
+
+# The second-order proposal: acceptance ratios against dense densities.
+
+
+_NOISE = 0.3
+_DATA = np.linspace(2.0, -2.0, _D)
+
+
+def _prior(coefficients=(0.6, 0.2)):
+  return tfpa.gaussian_priors.autoregression(
+    np.array(coefficients), 0.8, _D, mean=_MEAN
+  )
+
+
+def _precision():
+  prior = _prior()
+  solve = prior.covariance(prior.params).solve
+  return solve(tf.constant(_IDENTITY)).numpy()
+
+
+def _log_likelihood_second(x):
+  # Convex where the sine bends up: curvature is clipped there.
+  return tf.reduce_sum(tf.sin(2.0 * x) - 0.05 * x**4, axis=-1)
+
+
+def _gradient_second(x):
+  return 2.0 * np.cos(2.0 * x) - 0.2 * x**3
+
+
+def _curvature(x):
+  return -4.0 * np.sin(2.0 * x) - 0.6 * x**2
+
+
+def _gaussian(x):
+  return tf.reduce_sum(-0.5 * (x - _DATA) ** 2 / _NOISE, axis=-1)
+
+
+def _moments(x):
+  """Mean and covariance of proposals, from the formulas with inverses."""
+  hessian = np.diag(np.minimum(_curvature(x), 0.0))
+  a = np.linalg.inv(_precision() + 2.0 / _DELTA * _IDENTITY - hessian)
+  s = x - _MEAN
+  pulled = s + 0.5 * _DELTA * (_gradient_second(x) - hessian @ s)
+  return _MEAN + 2.0 / _DELTA * a @ pulled, a + 2.0 / _DELTA * a @ a
+
+
+def _step_second(kernel, states, seed=(3, 4), jit_compile=True):
+  @tf.function(jit_compile=jit_compile, autograph=False)
+  def step(states):
+    results = kernel.bootstrap_results(states)
+    return kernel.one_step(states, results, seed=seed)
+
+  return step(tf.constant(states))
+
+
+def _proposal(function=_log_likelihood_second):
+  return tfpa.proposals.UncalibratedSecondOrderGradient(
+    function, _prior(), delta=_DELTA
+  )
+
+
+@pytest.mark.full
+def test_the_second_order_correction_is_that_of_the_dense_proposal_density():
+  states = _states()
+  assert np.any(_curvature(states) > 0.0) and np.any(_curvature(states) < 0.0)
+  moved = _step_second(_proposal(), states)
+  covariance = np.linalg.inv(_precision())
+  _check_corrections(states, *moved, _moments, covariance, _MEAN)
+
+
+@pytest.mark.full
+def test_proposals_have_the_mean_and_covariance_of_the_formula():
+  x = _states(1)[0]
+  proposed, _ = _step_second(_proposal(), np.tile(x, (_NUM_DRAWS, 1)))
+  _check_moments(proposed, *_moments(x))
+
+
+@pytest.mark.full
+def test_a_gaussian_likelihood_accepts_every_proposal():
+  states = _states()
+  kernel = _proposal(_gaussian)
+  start = kernel.bootstrap_results(tf.constant(states))
+  _, results = _step_second(kernel, states)
+  ratio = results.target_log_prob - start.target_log_prob
+  ratio += results.log_acceptance_correction
+  np.testing.assert_allclose(ratio, 0.0, atol=1e-10)
+  # The first-order proposal does not.
+  first_order = tfpa.proposals.UncalibratedMarginalGradient(
+    _gaussian, _prior(), delta=_DELTA
+  )
+  _, results = _step_second(first_order, states)
+  ratio = results.target_log_prob - start.target_log_prob
+  assert np.max(np.abs(ratio + results.log_acceptance_correction)) > 0.1
+
+
+@pytest.mark.full
+def test_modes_and_forms_agree(monkeypatch):
+  expected, _ = _step_second(_proposal(), _states())
+  found, _ = _step_second(_proposal(), _states(), jit_compile=False)
+  np.testing.assert_allclose(found, expected, rtol=1e-10)
+  monkeypatch.setattr(banded_scan, 'is_preferred', lambda _: True)
+  found, _ = _step_second(_proposal(), _states())
+  np.testing.assert_allclose(found, expected, rtol=1e-8)

@@ -31,9 +31,7 @@ def test_compiled_factors_are_the_eager_ones(dtype, tolerance):
     blocked_cholesky.cholesky, jit_compile=True, autograph=False
   )
   np.testing.assert_allclose(
-    compiled(matrix),
-    blocked_cholesky.cholesky(matrix),
-    atol=tolerance + 1e-10,
+    compiled(matrix), blocked_cholesky.cholesky(matrix), atol=tolerance + 1e-10
   )
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tests.contracts import targets
 from tfp_adaptive.linalg import geometric_mean
+from tfp_adaptive.linalg.symmetric import symmetric_part
 
 _SIZE = 5
 
@@ -93,3 +94,25 @@ def test_what_is_not_positive_definite_gives_nan(is_first):
   pair = (bad, good) if is_first else (good, bad)
   factor = _compiled(False)(*(tf.constant(m) for m in pair)).numpy()
   assert np.any(np.isnan(factor))
+
+
+# (A + A^T) / 2, where TensorFlow's own graph optimizer gets it wrong.
+
+
+def _in_a_loop(function, value):
+  @tf.function(autograph=False)
+  def run(value):
+    return tf.while_loop(
+      lambda i, x: i < 3, lambda i, x: (i + 1, function(x)), (0, value)
+    )[1]
+
+  return run(tf.constant(value)).numpy()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('shape', [(1, 1), (3, 1, 1), (2, 2), (3, 4, 4)])
+def test_it_is_half_the_sum_in_a_loop_without_xla(shape):
+  matrix = np.random.default_rng(0).normal(size=shape)
+  expected = (matrix + np.swapaxes(matrix, -1, -2)) / 2
+  np.testing.assert_allclose(symmetric_part(matrix), expected)
+  np.testing.assert_allclose(_in_a_loop(symmetric_part, matrix), expected)

@@ -1,5 +1,7 @@
 """The least Fisher divergence against its equation, and what it learns."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,9 +9,13 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
+from tests.preconditioners import structures
+from tests.preconditioners.structures import dense
+from tests.preconditioners.structures import EVENT_SIZE
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 from tfp_adaptive.linear import fisher_fit
+from tfp_adaptive.linear import running_moments
 
 _EVENT_SIZE = 4
 _NUM_STEPS = 13  # Fits are at steps 2 to 11 and 13.
@@ -187,11 +193,7 @@ def test_moves_end_where_the_weighted_divergence_is_flat(name):
   size = 5
   target = targets.Banana(size)
   states = target.draw(300)
-  point = tf.constant(states)
-  with tf.GradientTape() as tape:
-    tape.watch(point)
-    log_prob = target.log_prob(point)
-  scores = tape.gradient(log_prob, point).numpy()
+  _, scores = targets.value_and_gradient(target.log_prob, tf.constant(states))
   states, scores = states - states.mean(0), scores - scores.mean(0)
   preconditioner, start = _start(name, size)
   batches = tuple(np.tile(rows, (300, 1, 1)) for rows in (states, scores))
@@ -271,3 +273,139 @@ def test_of_few_states_only_scales_are_kept():
   unknown = fisher_fit.factor(part, still, tf.eye(3, dtype=tf.float64), half)
   assert np.any(np.isnan(unknown))
   assert np.abs(many - np.diag(np.diag(many))).max() > 0.01
+
+
+# Moves towards the least Fisher divergence are Newton's near it.
+
+
+def _errors(name, rate):
+  """Returns what a move leaves of perturbations of 1e-2 and 1e-3.
+
+  The pairs are of a normal whose covariance S the structure has, d states as
+  far from its centre as their dimension, of covariance S: all count one.
+  """
+  part, params = structures.arrange(name)
+  before = dense(part, params)
+  errors = []
+  for size in (1e-2, 1e-3):
+    wanted = dense(part, structures.perturbed(part, params, size, seed=2))
+    covariance = wanted @ wanted.T
+    states = EVENT_SIZE**0.5 * wanted.T
+    scores = -np.linalg.solve(covariance, states.T).T
+    moved = fisher_fit.moved(
+      part,
+      params,
+      tf.constant(states),
+      tf.constant(scores),
+      1.0 / EVENT_SIZE,
+      tf.constant(rate, tf.float64),
+    )
+    after = dense(part, moved)
+    errors.append(
+      np.max(np.abs(after @ after.T - covariance))
+      / np.max(np.abs(before @ before.T - covariance))
+    )
+  return errors
+
+
+@pytest.mark.parametrize('name', registry.PRECONDITIONERS)
+def test_a_move_at_rate_one_lands_with_an_error_of_second_order(name):
+  errors = _errors(name, 1.0)
+  assert errors[0] < 0.1
+  assert errors[1] < 0.15 * errors[0]
+
+
+@pytest.mark.parametrize('name', registry.PRECONDITIONERS)
+def test_one_at_half_of_the_rate_goes_half_of_the_way(name):
+  np.testing.assert_allclose(_errors(name, 0.5), 0.5, atol=0.05)
+
+
+# A new low-rank shape voids the step size, its rate and learned lengths.
+
+
+_SCALES = np.array([1.0, 1.0, 1.0, 30.0])
+_TARGET_ACCEPT_PROB = 0.6
+
+
+@functools.cache
+def _results():
+  """Returns those of six steps, the fourth with a fit that gains much."""
+  kernel = tfpa.fisher_divergence_hamiltonian(
+    lambda x: targets.standard_normal(x / _SCALES),
+    100,
+    preconditioner=tfpa.preconditioners.low_rank(1, init_scale=1.0),
+    target_accept_prob=_TARGET_ACCEPT_PROB,
+    max_num_leapfrog_steps=2,
+  )
+  start = tf.constant(_SCALES * np.random.default_rng(0).normal(size=(20, 4)))
+  before = kernel.bootstrap_results(start)
+  _, results = targets.run(kernel, start, 6, results=before)
+  # The fit at the sixth step gains little over that.
+  last = [float(result.statistics.pairs.last) for result in results]
+  assert last == [0.0, 0.0, 0.0, 4.0, 4.0, 4.0]
+  assert results[-1].statistics.next_fit == 9.0
+  return results
+
+
+@pytest.mark.full
+def test_the_step_size_starts_anew_at_a_new_shape():
+  results = _results()
+  excess = [float(r.mean_accept_prob) - _TARGET_ACCEPT_PROB for r in results]
+  assert np.min(np.abs(excess)) > 0.01
+  logs = [np.log(mh_results(r).accepted_results.step_size) for r in results]
+  logs = np.array([0.0, *logs])
+  # The step with the fit was taken before it, of a rate as of late ones.
+  np.testing.assert_allclose(
+    logs[4], -0.25 * np.log(4.0) + 0.0075 * excess[3], rtol=1e-9
+  )
+  # Three of the first shape, and two of the next one.
+  rates = 0.5 * np.array([2.0, 3.0, 4.0]) ** -0.6
+  steps = np.diff(logs) / excess
+  np.testing.assert_allclose(steps[:3], rates, rtol=1e-9)
+  np.testing.assert_allclose(steps[4:], rates[:2], rtol=1e-9)
+
+
+@pytest.mark.full
+def test_learned_lengths_are_forgotten_at_a_new_shape():
+  lengths = [result.trajectory_length for result in _results()]
+  assert [float(known.time) for known in lengths] == [1, 2, 3, 0, 1, 2]
+  assert not np.any(lengths[3].weights) and not np.any(lengths[3].jumps)
+  # What was taken is counted on.
+  assert [int(known.num_steps) for known in lengths] == [1, 2, 3, 4, 5, 6]
+
+
+# Moments of what all chains visit, where some chains have no number.
+
+
+def _moments(dense):
+  spread = np.array([[2.0, 0.3], [0.3, 0.5]])
+  return running_moments.Moments(
+    tf.constant([1.0, -2.0], tf.float64),
+    tf.constant(spread if dense else np.diag(spread)),
+  )
+
+
+@pytest.mark.parametrize('dense', [False, True])
+def test_a_step_says_what_its_finite_chains_say(dense):
+  rows, weight = np.random.default_rng(0).normal(size=(4, 2)), 0.4
+  is_finite = np.array([True, False, True, True])
+  before = _moments(dense)
+  after = running_moments.add(
+    before,
+    tf.constant(rows * is_finite[:, np.newaxis]),
+    tf.constant(is_finite[:, np.newaxis]),
+    tf.constant(weight, tf.float64),
+  )
+  # Of a mixture, with the weight that the old moments keep.
+  finite = rows[is_finite]
+  np.testing.assert_allclose(
+    after.mean, (1.0 - weight) * before.mean + weight * finite.mean(axis=0)
+  )
+  shift = finite.mean(axis=0) - before.mean
+  between = (1.0 - weight) * weight * np.outer(shift, shift)
+  within = weight * np.cov(finite.T, bias=True)
+  if not dense:
+    between, within = np.diag(between), np.diag(within)
+  np.testing.assert_allclose(
+    after.spread, (1.0 - weight) * before.spread + between + within
+  )

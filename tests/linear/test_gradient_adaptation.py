@@ -21,10 +21,8 @@ def _after_a_step(kernel):
     state, kernel.bootstrap_results(state), seed=tf.constant([3, 4])
   )
   proposed = results.inner_results.proposed_state
-  with tf.GradientTape() as tape:
-    tape.watch(proposed)
-    log_prob = _TARGET.log_prob(proposed)
-  return start, results, tape.gradient(log_prob, proposed).numpy()
+  _, gradient = targets.value_and_gradient(_TARGET.log_prob, proposed)
+  return start, results, gradient
 
 
 def test_the_first_step_follows_the_mean_gradient_of_all_chains():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.contracts import momenta
 from tests.contracts import registry
 from tests.contracts import targets
 from tfp_adaptive.linear import fisher_divergence
@@ -47,11 +46,11 @@ def _worst(accept, num_leapfrog_steps=(4, 6), seed=1):
   """Returns the largest z of what exact draws become, and the acceptance."""
   kernel = accept(
     fisher_divergence.UncalibratedMomentumHamiltonian(
-      momenta.log_prob, registry.fixed(momenta.FACTOR), num_leapfrog_steps, 1.3
+      _log_prob, registry.fixed(_FACTOR), num_leapfrog_steps, 1.3
     )
   )
   rng = np.random.default_rng(seed)
-  state = tf.constant(momenta.draws(rng))
+  state = tf.constant(_draws(rng))
   results = kernel.bootstrap_results(state)
   step = tf.function(kernel.one_step, autograph=False, jit_compile=True)
   accepted = []
@@ -60,7 +59,7 @@ def _worst(accept, num_leapfrog_steps=(4, 6), seed=1):
     accepted.append(np.mean(results.is_accepted))
   # Rejections are what may go wrong.
   assert 0.5 < np.mean(accepted) < 0.95
-  return momenta.worst(
+  return _largest_z(
     state.numpy(),
     results.extra.velocity.numpy(),
     results.extra.uniform.numpy(),
@@ -127,4 +126,59 @@ def test_uniforms_go_on_as_momenta_are_lost_and_keep_their_height():
     results.extra.uniform,
     np.where(is_accepted, moved * np.exp(-ratio), moved),
     rtol=1e-12,
+  )
+
+
+# Exact draws of states, momenta and uniforms, and what steps make of them.
+
+
+_FACTOR = np.array([[1.0, 0.0], [0.8, 0.6]])
+_NUM_CHAINS = 100_000
+_DEGREES = 9.0
+
+
+def _log_prob(x):
+  """A correlated Student-t of covariance C C^T 9 / 7."""
+  white = tf.linalg.matvec(np.linalg.inv(_FACTOR), x)
+  square = tf.reduce_sum(white**2, axis=-1)
+  return -0.5 * (_DEGREES + 2.0) * tf.math.log1p(square / _DEGREES)
+
+
+def _draws(rng):
+  """Returns independent draws of it, [_NUM_CHAINS, 2]."""
+  normals = rng.normal(size=(_NUM_CHAINS, 2))
+  chi = rng.chisquare(_DEGREES, size=(_NUM_CHAINS, 1))
+  return normals * (_DEGREES / chi) ** 0.5 @ _FACTOR.T
+
+
+def _largest_z(state, velocity, uniform, rng):
+  """Returns the largest z of statistics of chains against those of draws.
+
+  Args:
+    state: What steps have made of exact draws, [_NUM_CHAINS, 2].
+    velocity: Momenta, normal if the steps are right, [_NUM_CHAINS, 2].
+    uniform: Uniform on (-1, 1) then, [_NUM_CHAINS].
+    rng: A `numpy.random.Generator`.
+  """
+  found = _statistics(state, velocity, uniform)
+  fresh = _draws(rng)
+  expected = _statistics(
+    fresh, rng.normal(size=fresh.shape), rng.uniform(-1.0, 1.0, _NUM_CHAINS)
+  )
+  error = (found.var(0) + expected.var(0)) / _NUM_CHAINS
+  return np.abs((found.mean(0) - expected.mean(0)) / error**0.5).max()
+
+
+def _statistics(x, v, u):
+  """Bounded functions of x, v and u of each chain, [chains, n]."""
+  white = x @ np.linalg.inv(_FACTOR).T
+  radius = np.sqrt(np.sum(white**2, axis=-1, keepdims=True))
+  parts = [np.tanh(white), np.tanh(v), u[:, np.newaxis], np.tanh(radius)]
+  flat = np.concatenate(parts, axis=-1)
+  pairs = flat[:, :, np.newaxis] * flat[:, np.newaxis]
+  rows, columns = np.triu_indices(flat.shape[1])
+  thresholds = radius < np.array([0.5, 1.0, 1.5, 2.5])
+  height = np.abs(u)[:, np.newaxis] * np.concatenate([radius < 1.0, v**2], -1)
+  return np.concatenate(
+    [flat, pairs[:, rows, columns], thresholds, height], axis=-1
   )

@@ -14,6 +14,7 @@ from scipy import stats
 
 import tfp_adaptive as tfpa
 from tests.contracts import registry
+from tests.contracts import targets
 from tests.contracts import trajectories
 from tfp_adaptive.core import random
 from tfp_adaptive.core import scale_factor
@@ -161,17 +162,15 @@ def _gradients_by_probe(dense, hessian, mean_slope):
     estimate = _estimate(
       scale_factor.at(part, params), hessian, probe[tf.newaxis], tf.constant(3)
     )
-    tangent = scale_factor.zero_tangent(params)
-    with tf.GradientTape() as tape:
-      tape.watch(tangent)
-      value, _ = trajectory.log_det(
-        scale_factor.around(part, params, tangent),
-        _step(),
-        estimate,
-        mean_slope,
-        _event_sum,
-      )
-    gradients.append(tape.gradient(value, tangent).numpy())
+
+    def value(tangent, estimate=estimate):
+      factor = scale_factor.around(part, params, tangent)
+      step = _step(), estimate, mean_slope, _event_sum
+      return trajectory.log_det(factor, *step)[0]
+
+    gradients.append(
+      targets.value_and_gradient(value, scale_factor.zero_tangent(params))[1]
+    )
   return np.array(gradients)
 
 

@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
+import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
 from tests.contracts import trajectories
 from tfp_adaptive.core import scale_factor
+from tfp_adaptive.core import tfp_private
 from tfp_adaptive.linear import trajectory
 
 _EVENT_SIZE = 3
@@ -18,10 +21,7 @@ each_length = pytest.mark.parametrize('num_steps', [1, 2, 3, 6])
 
 
 def _value_and_gradient(x):
-  with tf.GradientTape() as tape:
-    tape.watch(x)
-    value = _TARGET.log_prob(x)
-  return value, tape.gradient(value, x)
+  return tfp.math.value_and_gradient(_TARGET.log_prob, x)
 
 
 def _start(num_chains=4, seed=0):
@@ -81,3 +81,48 @@ def test_the_energy_error_falls_as_the_square_of_the_step():
     errors.append(np.mean(np.abs(energy)))
   ratios = np.divide(errors[:-1], errors[1:])
   np.testing.assert_allclose(ratios, 4.0, atol=0.3)
+
+
+# The energy of a trajectory whose coordinates several devices hold.
+
+
+_TARGET_SHARDED = trajectories.Quartic(3)
+_FACTOR_SHARDED = 0.35 * targets.correlated_factor(3, 5.0, seed=3)
+_NUM_STEPS = 2
+
+
+def _step(build, monkeypatch):
+  """Returns starts and results of a step beside a device that moves alike."""
+  monkeypatch.setattr(tfp_private, 'psum', lambda total, axis: 2.0 * total)
+  monkeypatch.setattr(tfp_private, 'get_axis_index', lambda axis: 0)
+  proposal = build(
+    _TARGET_SHARDED.log_prob,
+    registry.fixed(_FACTOR_SHARDED),
+    _NUM_STEPS,
+    experimental_shard_axis_names=['shards'],
+  )
+  start = np.random.default_rng(0).normal(size=(40, 3))
+  state = tf.constant(start)
+  _, results = proposal.one_step(
+    state, proposal.bootstrap_results(state), tf.constant([1, 2])
+  )
+  return start, results
+
+
+def _kinetic(start, noise, factor):
+  """Returns the kinetic energy that is lost in these coordinates, [chains]."""
+  path = trajectories.Trajectory(
+    _TARGET_SHARDED, start, noise, factor, _NUM_STEPS
+  )
+  return 0.5 * np.sum(noise**2 - path.velocity**2, axis=1)
+
+
+def test_kinetic_energies_are_summed_over_devices(monkeypatch):
+  start, results = _step(
+    tfpa.proposals.UncalibratedPreconditionedHamiltonian, monkeypatch
+  )
+  kinetic = _kinetic(start, results.noise.numpy(), _FACTOR_SHARDED)
+  assert np.std(kinetic) > 0.1
+  np.testing.assert_allclose(
+    results.log_acceptance_correction, 2.0 * kinetic, rtol=1e-9
+  )

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.posterior.given_engine import GivenEngine
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior.engines import recorded
@@ -18,6 +17,23 @@ from tfp_adaptive.posterior.structures import structure
 
 _NUM_DRAWS, _BLOCK = 200, 100
 _CHOICE = structure.Choice(*structure.default_matrix(2))
+
+
+class _GivenEngine:
+  """Its chains stand still; it has adapted, and costs a gradient a step."""
+
+  name = 'given'
+  is_settled, num_steps, num_adaptation_steps = True, 50, 50
+  cost, cost_of_adapting = 1.0, 3.0
+  factor = None
+
+  def __init__(self, states=None, recorded=None, results=None):
+    self.states, self.results = np.asarray(states), results
+    self._recorded = recorded
+
+  def start(self, num_draws, run):
+    del num_draws, run
+    return self._recorded
 
 
 def _started():
@@ -53,7 +69,7 @@ def test_blocks_are_small_where_gradients_are_few():
 @pytest.mark.parametrize('accept_prob, diverge', [(0.8, False), (0.95, True)])
 def test_of_smaller_steps_fewer_may_diverge(accept_prob, diverge):
   choice = _CHOICE._replace(target_accept_prob=accept_prob)
-  chains = chains_lib.Chains(GivenEngine(), choice, None, _NUM_DRAWS)
+  chains = chains_lib.Chains(_GivenEngine(), choice, None, _NUM_DRAWS)
   ratio = np.full((500, 8), -0.1)
   ratio[::50, 3] = -21.0  # A share of 0.0025.
   trace = dict(target_log_prob=ratio, log_accept_ratio=ratio)
@@ -113,15 +129,15 @@ def test_a_block_that_is_interrupted_costs_no_draw(started, monkeypatch):
   assert len(chains.draws) == _NUM_DRAWS and chains.thinning == 1
 
 
-class _Interrupted(GivenEngine):
+class _Interrupted(_GivenEngine):
   @property
   def cost(self):
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize('engine', [_Interrupted(), GivenEngine()])
+@pytest.mark.parametrize('engine', [_Interrupted(), _GivenEngine()])
 def test_a_block_is_added_whole_or_not_at_all(engine):
-  chains = chains_lib.Chains(GivenEngine(), _CHOICE, None, 4)
+  chains = chains_lib.Chains(_GivenEngine(), _CHOICE, None, 4)
   draws = np.arange(4.0).reshape(4, 1, 1)
   chains.recorded = [(draws, dict(is_accepted=draws[..., 0]))]
   before = dict(chains.__dict__)
@@ -139,7 +155,7 @@ def test_a_block_is_added_whole_or_not_at_all(engine):
 def test_what_adapted_is_spent_too():
   rows = np.zeros([10, 4, 2])
   found = recorded.Recorded(rows, dict(target_log_prob=rows[..., 0]))
-  engine = GivenEngine(recorded=found)
+  engine = _GivenEngine(recorded=found)
   chains = chains_lib.start(engine, _CHOICE, None, 20, recorded.Options())
   # 50 steps of 3 gradients, then a block of 10 draws of one.
   assert chains.num_gradients == 160.0 and chains.gradients_of_draws == 10.0
@@ -152,7 +168,7 @@ def test_an_exchange_that_reached_not_all_chains_has_not_converged(
   draws = np.random.default_rng(0).normal(size=(1000, 4, 1))
   choice = structure.Choice(modes.NAME, modes.around(draws))
   results = types.SimpleNamespace(num_restarts=np.array(num_restarts))
-  engine = GivenEngine(draws[-1], results=results)
+  engine = _GivenEngine(draws[-1], results=results)
   chains = chains_lib.Chains(engine, choice, None, len(draws))
   chains.recorded = [(draws, dict(target_log_prob=-(draws[..., 0] ** 2)))]
   problem = types.SimpleNamespace(

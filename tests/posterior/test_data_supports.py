@@ -16,15 +16,14 @@ tfd = tfp.distributions
 _ROW = tf.constant([0.1, 0.2, 0.3])
 _HALF = np.float32([1, 0.5, 2])
 _COUNTS = np.float32([1, 0, 2])
-_EYE = np.eye(2, dtype=np.float32)
 
 
 def _model(law):
-  """A model with an unknown x of which the data are drawn."""
+  """A model with a positive unknown x of which the data are drawn."""
 
   @tfd.JointDistributionCoroutineAutoBatched
   def model():
-    x = yield tfd.Normal(0.0, 1.0, name='x')
+    x = yield tfd.LogNormal(0.0, 1.0, name='x')
     # With a name, and as an event in the other kinds of models as well.
     yield law(x)
 
@@ -133,11 +132,7 @@ _WRAPPED = dict(
     [1, 3, 5],
   ),
   exp_of_normal=(lambda x: tfb.Exp()(tfd.Normal(x, 1.0)), -1.0, 2.0),
-  shift_of_exponential=(
-    lambda x: tfb.Shift(2.0)(tfd.Exponential(tf.exp(x))),
-    1.5,
-    2.5,
-  ),
+  shift_of_exponential=(lambda x: tfb.Shift(2.0)(tfd.Exponential(x)), 1.5, 2.5),
   absolute=(lambda x: tfb.AbsoluteValue()(tfd.Normal(x, 1.0)), -1.0, 1.0),
   hidden_markov=(_hidden, _HALF, _COUNTS),
   markov_chain=(_markov, _HALF, _COUNTS),
@@ -188,7 +183,7 @@ _WRAPPED = dict(
   ),
   inflated_shift=(
     lambda x: tfd.Inflated(
-      tfb.Shift(1.0)(tfd.Exponential(tf.exp(x))), inflated_loc_probs=0.3
+      tfb.Shift(1.0)(tfd.Exponential(x)), inflated_loc_probs=0.3
     ),
     0.5,
     0.0,
@@ -197,28 +192,17 @@ _WRAPPED = dict(
 )
 
 
-@pytest.mark.parametrize('name', _WRAPPED)
-def test_a_wrapper_hides_no_impossible_data(name):
-  law, bad, good = _WRAPPED[name]
-  _checked(law, good)
-  with pytest.raises(ValueError, match='must be .* is among them'):
-    _checked(law, bad)
-
-
 @pytest.mark.parametrize(
   'law, value, message',
   [
     (_WRAPPED['inflated'][0], _HALF, 'tfd.Inflated.tfd.Poisson.* 0.5 is among'),
-    (_mixture, 1.5, 'from `tfd.Mixture.tfd.Poisson.*from 0, but 1.5 is among'),
-    (_WRAPPED['scale'][0], 0.7, r'`tfb.Scale\(\)\(tfd.Poisson\).*but 0.7'),
-    (_hidden, _HALF, 'HiddenMarkovModel.tfd.Poisson.* but 0.5 is among'),
     (
       lambda x: tfb.Permute([1, 0, 2])(tfd.Sample(_poisson(x), 3)),
       _HALF,
       'whole numbers from 0 before `tfb.Permute` moves them, but 0.5 is among',
     ),
     (
-      lambda x: tfd.Sample(tfd.Dirichlet(tf.exp(x * _ROW)), 2),
+      lambda x: tfd.Sample(tfd.Dirichlet(x * _ROW), 2),
       [[0.2, 0.3, 0.5], [0.5, 0.5, 0.5]],
       r'sum to 1, but \[0.5 0.5 0.5\] is among them',
     ),
@@ -265,33 +249,21 @@ def _extreme(x):
 _LAWS = dict(
   bernoulli=(lambda x: tfd.Bernoulli(x), 2, 1),
   bernoulli_of_floats=(lambda x: tfd.Bernoulli(x, dtype=tf.float32), 2, 0.3),
-  beta=(lambda x: tfd.Beta(1.0, tf.exp(x)), 1.5, 0.0),
+  beta=(lambda x: tfd.Beta(1.0, x), 1.5, 0.0),
   bates=(lambda x: tfd.Bates(3.0, 0.0, 2.0), 2.5, 1.0),
-  beta_binomial=(lambda x: tfd.BetaBinomial(5.0, tf.exp(x), 1.0), 2.5, 5.0),
-  beta_quotient=(
-    lambda x: tfd.BetaQuotient(tf.exp(x), 1.0, 1.0, 1.0),
-    -1.0,
-    1.0,
-  ),
+  beta_binomial=(lambda x: tfd.BetaBinomial(5.0, x, 1.0), 2.5, 5.0),
+  beta_quotient=(lambda x: tfd.BetaQuotient(x, 1.0, 1.0, 1.0), -1.0, 1.0),
   binomial=(lambda x: tfd.Binomial(5.0, logits=x), 6.0, 5.0),
   binomial_of_a_variable=(lambda x: tfd.Binomial(_FIVE, logits=x), -1, 5),
-  binomial_of_unknowns=(
-    lambda x: tfd.Binomial(tf.exp(x) + 9.0, logits=x),
-    -1,
-    6,
-  ),
-  binomials=(
-    lambda x: tfd.Independent(_four_and_nine(x), 1),
-    [9, 4],
-    [4, 9],
-  ),
+  binomial_of_unknowns=(lambda x: tfd.Binomial(x + 9.0, logits=x), -1, 6),
+  binomials=(lambda x: tfd.Independent(_four_and_nine(x), 1), [9, 4], [4, 9]),
   binomials_thrice=(
     lambda x: tfd.Independent(tfd.Sample(_four_and_nine(x), 3), 1),
     [[4, 4, 4], [9, 9, 0.5]],
     [[4, 4, 4], [9, 9, 0]],
   ),
   categorical=(lambda x: tfd.Categorical(x * _ROW), 3, 2),
-  chi=(lambda x: tfd.Chi(tf.exp(x)), -1.0, 1.0),
+  chi=(lambda x: tfd.Chi(x), -1.0, 1.0),
   chi2=(lambda x: tfd.Chi2(2.0 + 0 * x), -1.0, 0.0),
   cholesky_lkj=(
     lambda x: tfd.CholeskyLKJ(2, 1.0 + x**2),
@@ -302,42 +274,38 @@ _LAWS = dict(
   continuous_bernoulli=(lambda x: tfd.ContinuousBernoulli(x), 1.5, 1.0),
   deterministic=(lambda x: tfd.Deterministic(2.0), 3.0, 2.0),
   dirichlet=(
-    lambda x: tfd.Dirichlet(tf.exp(x * _ROW)),
+    lambda x: tfd.Dirichlet(x * _ROW),
     [0.5, 0.5, 0.5],
     [0.333, 0.333, 0.333],
   ),
   dirichlet_negative=(
-    lambda x: tfd.Dirichlet(tf.exp(x * _ROW)),
+    lambda x: tfd.Dirichlet(x * _ROW),
     [0.5, 0.9, -0.4],
     [0.2, 0.3, 0.5],
   ),
   dirichlet_multinomial=(
-    lambda x: tfd.DirichletMultinomial(5.0, tf.exp(x * _ROW)),
+    lambda x: tfd.DirichletMultinomial(5.0, x * _ROW),
     [2, 2, 2],
     [5, 0, 0],
   ),
   empirical=(lambda x: tfd.Empirical([1.0, 2.0]), 1.5, 2.0),
-  exponential=(lambda x: tfd.Exponential(tf.exp(x)), -1.0, 0.0),
+  exponential=(lambda x: tfd.Exponential(x), -1.0, 0.0),
   finite=(
     lambda x: tfd.FiniteDiscrete([1.0, 2.5], logits=x * tf.ones(2)),
     2.0,
     2.5,
   ),
-  gamma=(lambda x: tfd.Gamma(2.0, tf.exp(x)), -1.0, 1.0),
-  gamma_gamma=(lambda x: tfd.GammaGamma(1.0, tf.exp(x), 1.0), -0.5, 1.0),
-  generalized_pareto=(
-    lambda x: tfd.GeneralizedPareto(1.0, tf.exp(x), 0.5),
-    0.5,
-    1.0,
-  ),
+  gamma=(lambda x: tfd.Gamma(2.0, x), -1.0, 1.0),
+  gamma_gamma=(lambda x: tfd.GammaGamma(1.0, x, 1.0), -0.5, 1.0),
+  generalized_pareto=(lambda x: tfd.GeneralizedPareto(1.0, x, 0.5), 0.5, 1.0),
   extreme=(_extreme, -2.5, -1.5),
   geometric=(lambda x: tfd.Geometric(logits=x), 0.5, 0.0),
-  half_cauchy=(lambda x: tfd.HalfCauchy(1.0, tf.exp(x)), 0.5, 1.0),
-  half_normal=(lambda x: tfd.HalfNormal(tf.exp(x)), -1.0, 0.0),
-  half_student=(lambda x: tfd.HalfStudentT(3.0, 0.0, tf.exp(x)), -1.0, 0.0),
-  inverse_gamma=(lambda x: tfd.InverseGamma(1.0, tf.exp(x)), -1.0, 1.0),
-  inverse_gaussian=(lambda x: tfd.InverseGaussian(1.0, tf.exp(x)), -1.0, 1.0),
-  kumaraswamy=(lambda x: tfd.Kumaraswamy(1.0, tf.exp(x)), 1.5, 0.5),
+  half_cauchy=(lambda x: tfd.HalfCauchy(1.0, x), 0.5, 1.0),
+  half_normal=(lambda x: tfd.HalfNormal(x), -1.0, 0.0),
+  half_student=(lambda x: tfd.HalfStudentT(3.0, 0.0, x), -1.0, 0.0),
+  inverse_gamma=(lambda x: tfd.InverseGamma(1.0, x), -1.0, 1.0),
+  inverse_gaussian=(lambda x: tfd.InverseGaussian(1.0, x), -1.0, 1.0),
+  kumaraswamy=(lambda x: tfd.Kumaraswamy(1.0, x), 1.5, 0.5),
   lkj=(_lkj, np.float32([[1, 0.5], [0.4, 1]]), _CORRELATION),
   lkj_diagonal=(_lkj, 2 * _CORRELATION, _CORRELATION),
   lkj_root=(_by_root(_lkj), _CORRELATION, _ROOT),
@@ -351,18 +319,14 @@ _LAWS = dict(
     [2, 3, 0],
   ),
   negative_binomial=(lambda x: tfd.NegativeBinomial(2.5, x), 0.5, 0.0),
-  noncentral=(lambda x: tfd.NoncentralChi2(2.0, tf.exp(x)), -1.0, 1.0),
+  noncentral=(lambda x: tfd.NoncentralChi2(2.0, x), -1.0, 1.0),
   one_hot=(lambda x: tfd.OneHotCategorical(x * _ROW), [1, 1, 0], [0, 1, 0]),
   ordered=(lambda x: tfd.OrderedLogistic([-1.0, 1.0], x), 3, 2),
-  pareto=(lambda x: tfd.Pareto(tf.exp(x), 2.0), 1.5, 2.0),
+  pareto=(lambda x: tfd.Pareto(x, 2.0), 1.5, 2.0),
   pert=(lambda x: tfd.PERT(0.0, 0.5 + 0 * x, 1.0), 1.5, 0.5),
-  plackett_luce=(
-    lambda x: tfd.PlackettLuce(tf.exp(x * _ROW)),
-    [0, 0, 2],
-    [2, 0, 1],
-  ),
+  plackett_luce=(lambda x: tfd.PlackettLuce(x * _ROW), [0, 0, 2], [2, 0, 1]),
   points=(
-    lambda x: tfd.DeterminantalPointProcess(tf.exp(x) * tf.ones(2), tf.eye(2)),
+    lambda x: tfd.DeterminantalPointProcess(x * tf.ones(2), tf.eye(2)),
     [0, 2],
     [0, 1],
   ),
@@ -373,7 +337,7 @@ _LAWS = dict(
     2.0,
   ),
   power_spherical=(
-    lambda x: tfd.PowerSpherical([1.0, 0.0], tf.exp(x)),
+    lambda x: tfd.PowerSpherical([1.0, 0.0], x),
     [1, 1],
     [0.71, 0.71],
   ),
@@ -385,7 +349,7 @@ _LAWS = dict(
     [0.2, 0.3, 0.5],
   ),
   log_relaxed=(_log_shares, [0.2, 0.3, 0.5], np.log([0.2, 0.3, 0.5])),
-  skellam=(lambda x: tfd.Skellam(tf.exp(x), 1.0), 0.5, -2.0),
+  skellam=(lambda x: tfd.Skellam(x, 1.0), 0.5, -2.0),
   spherical=(lambda x: tfd.SphericalUniform(2), [1, 1], [0, -1]),
   stopping=(lambda x: tfd.StoppingRatioLogistic([-1.0, 1.0], x), 1.5, 2),
   triangular=(lambda x: tfd.Triangular(0.0, 1.0, 0.5), 1.5, 0.5),
@@ -398,11 +362,11 @@ _LAWS = dict(
   uniform=(lambda x: tfd.Uniform(0.0, 2.0), 3.0, 2.0),
   von_mises=(lambda x: tfd.VonMises(x, 1.0), 90.0, 6.0),
   von_mises_fisher=(
-    lambda x: tfd.VonMisesFisher([1.0, 0.0], tf.exp(x)),
+    lambda x: tfd.VonMisesFisher([1.0, 0.0], x),
     [2, 0],
     [-0.6, 0.8],
   ),
-  weibull=(lambda x: tfd.Weibull(1.0, tf.exp(x)), -1.0, 1.0),
+  weibull=(lambda x: tfd.Weibull(1.0, x), -1.0, 1.0),
   wishart=(_wishart, np.float32([[1, 2], [3, 9]]), 2 * _CORRELATION),
   wishart_indefinite=(_wishart, np.float32([[1, 2], [2, 1]]), _CORRELATION),
   wishart_root=(_by_root(_wishart), _CORRELATION, 2 * _ROOT),
@@ -411,9 +375,9 @@ _LAWS = dict(
 )
 
 
-@pytest.mark.parametrize('name', _LAWS)
-def test_a_law_refuses_what_it_cannot_draw(name):
-  law, bad, good = _LAWS[name]
+@pytest.mark.parametrize('name', [*_LAWS, *_WRAPPED])
+def test_a_law_refuses_what_it_cannot_draw_and_no_wrapper_hides_it(name):
+  law, bad, good = (_LAWS | _WRAPPED)[name]
   _checked(law, good)
   with pytest.raises(ValueError, match='must be .* is among them'):
     _checked(law, bad)
@@ -423,10 +387,10 @@ def test_a_law_refuses_what_it_cannot_draw(name):
   'law, value',
   [
     (lambda x: tfd.LogNormal(x, 1.0), 0.0),
-    (lambda x: tfd.Sample(tfd.Gamma(2.0, tf.exp(x)), 2), [1.0, 0.0]),
-    (lambda x: tfd.InverseGamma(2.0, tf.exp(x)), 0.0),
-    (lambda x: tfd.Beta(2.0, tf.exp(x)), 0.0),
-    (lambda x: tfb.Shift(2.0)(tfd.Gamma(2.0, tf.exp(x))), 2.0),
+    (lambda x: tfd.Sample(tfd.Gamma(2.0, x), 2), [1.0, 0.0]),
+    (lambda x: tfd.InverseGamma(2.0, x), 0.0),
+    (lambda x: tfd.Beta(2.0, x), 0.0),
+    (lambda x: tfb.Shift(2.0)(tfd.Gamma(2.0, x)), 2.0),
     (lambda x: tfd.Dirichlet([2.0, 2.0, 2.0] + 0 * x), [0.5, 0.5, 0.0]),
   ],
 )
@@ -440,7 +404,7 @@ def test_data_at_an_end_without_a_density_are_refused(law, value):
   [
     (lambda x: tfb.Shift(x)(tfd.Poisson(2.0)), 1.0, 'whole numbers from 0'),
     (lambda x: tfb.Scale(x)(tfd.Geometric(0.5)), 1.0, 'whole numbers from 0'),
-    (lambda x: tfd.Multinomial(tf.exp(x) + 9.0, [0.0, 0.0]), [5, 5], 'sum to'),
+    (lambda x: tfd.Multinomial(x + 9.0, [0.0, 0.0]), [5, 5], 'sum to'),
     (lambda x: tfd.Deterministic(x), 1.0, 'equal to its constant'),
     (lambda x: tfb.Shift(x)(tfd.Dirichlet([1.0, 1.0])), [0.5, 0.5], 'sum to 1'),
   ],

@@ -146,10 +146,8 @@ def test_it_slices_copies_and_passes_through_functions_as_tfp_does():
 def test_the_gradient_of_the_density_is_zero_and_not_nan():
   for name in _SUPPORTS:
     law, inside, _ = _law(name)
-    with tf.GradientTape() as tape:
-      tape.watch(inside)
-      value = law.log_prob(inside) + 0.0 * tf.reduce_sum(inside)
-    assert not np.any(tape.gradient(value, inside))
+    of = lambda x, law=law: law.log_prob(x) + 0.0 * tf.reduce_sum(x)
+    assert not np.any(tfp.math.value_and_gradient(of, inside)[1])
 
 
 # Joint distributions: a normal sample of unknown mean and deviation.
@@ -480,18 +478,6 @@ def test_a_part_is_found_wherever_it_hides():
       dict(bijector=tfb.Chain([tfb.Exp(), tfb.Shift(np.zeros([3]))])),
       ValueError,
       'float64.*float32.*dtype=tf.float64',
-    ),
-    *(
-      (
-        dict(event_shape=shape, bijector=bijector, dtype=tf.float64),
-        ValueError,
-        'float32.*float64.*dtype=tf.float32.*np.float64',
-      )
-      for shape, bijector in (
-        ((), tfb.Chain([tfb.Scale(2.0), tfb.Exp()])),
-        ((), tfb.Invert(tfb.Shift(1.0))),
-        ([2, 2], tfb.FillScaleTriL(diag_shift=1e-5)),
-      )
     ),
     (dict(bijector=tfb.SoftmaxCentered()), ValueError, '1 axes or more'),
     (

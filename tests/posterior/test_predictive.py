@@ -1,17 +1,17 @@
 """Data drawn anew and how likely those seen were, against closed forms."""
 
-import types
-
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy import stats
 
+from tests.posterior import given_chains
 from tfp_adaptive import improper_uniform
 from tfp_adaptive.posterior import predictive
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior.model import constrained
+from tfp_adaptive.posterior.model import data
 from tfp_adaptive.posterior.model import problem as problem_lib
 from tfp_adaptive.posterior.posterior import Posterior
 
@@ -44,18 +44,8 @@ def _unknowns(num_draws=_NUM_DRAWS * _NUM_CHAINS):
 
 def _posterior(problem, draws):
   """Returns a `Posterior` of draws [draws, chains, d] that nobody sampled."""
-  chains = types.SimpleNamespace(
-    num_kept=len(draws),
-    num_blocks=0,
-    draws=draws,
-    trace=dict(target_log_prob=np.zeros(draws.shape[:2])),
-    thinning=1,
-    choice=types.SimpleNamespace(name='none'),
-    failures=[],
-    is_noisy=False,
-    is_settled=True,
-    most_diverging=0.005,
-  )
+  log_prob = np.zeros(draws.shape[:2])
+  chains = given_chains.given(draws, target_log_prob=log_prob)
   return Posterior(problem, chains, [], 10.0)
 
 
@@ -215,17 +205,6 @@ def test_laws_are_taken_apart_into_what_is_independent(law):
   np.testing.assert_allclose(summed, parts, rtol=1e-5)
 
 
-def test_parts_that_have_no_names_are_told_by_their_place():
-  model = tfd.JointDistributionSequential(
-    [tfd.Normal(0.0, 1.0), lambda z: tfd.Normal(10.0 * z, 0.01)]
-  )
-  problem = problem_lib.of_joint(model, dict(x=np.float32(1.0)))
-  draws = np.random.default_rng(0).normal(size=[20, 1, 1])
-  posterior = _posterior(problem, np.float32(draws))
-  found = posterior.posterior_predictive()
-  np.testing.assert_allclose(found['x'], 10.0 * draws[..., 0], atol=0.1)
-
-
 def test_draws_are_a_data_tree_that_cross_validation_reads(posterior):
   stats = pytest.importorskip(
     'arviz_stats', reason='leave-one-out is ArviZ', exc_type=ImportError
@@ -268,21 +247,14 @@ def test_a_density_draws_no_data_but_a_model_of_its_unknowns_does():
 
 
 def test_models_of_other_unknowns_are_refused(posterior):
-  other = tfd.JointDistributionNamed(dict(slope=tfd.Normal(0.0, 1.0)))
-  with pytest.raises(ValueError, match="no part 'scale', but it was drawn"):
-    posterior.posterior_predictive(model=other)
-  other = tfd.JointDistributionNamed(
-    dict(slope=tfd.Sample(tfd.Normal(0.0, 1.0), 2), scale=tfd.Normal(0.0, 1.0))
-  )
-  with pytest.raises(ValueError, match=r'slope was drawn with the shape \(\)'):
-    posterior.posterior_predictive(model=other)
-  other = tfd.JointDistributionNamed(
-    dict(slope=tfd.Normal(0.0, 1.0), scale=tfd.Normal(0.0, 1.0))
-  )
-  with pytest.raises(
-    ValueError, match='no data to draw. Its unknowns are slope, scale'
+  normal = tfd.Normal(0.0, 1.0)
+  for parts, message in (
+    (dict(slope=normal), "no part 'scale', but it was drawn"),
+    (dict(slope=tfd.Sample(normal, 2), scale=normal), r'the shape \(\)'),
+    (dict(slope=normal, scale=normal), 'Its unknowns are slope, scale'),
   ):
-    posterior.posterior_predictive(model=other)
+    with pytest.raises(ValueError, match=message):
+      posterior.posterior_predictive(model=tfd.JointDistributionNamed(parts))
 
 
 def test_data_of_a_model_inside_of_the_model_are_kept_and_drawn():
@@ -312,28 +284,8 @@ def test_data_of_a_model_inside_of_the_model_are_kept_and_drawn():
   assert saved._digests(problem) != saved._digests(other)
 
 
-def test_parts_named_as_dimensions_have_draws_nonetheless():
-  model = tfd.JointDistributionNamed(
-    dict(chain=tfd.Normal(0.0, 1.0), y=lambda chain: tfd.Normal(chain, 1.0))
-  )
-  draws = np.random.default_rng(6).normal(size=(100, 4, 1))
-  posterior = _posterior(
-    problem_lib.of_joint(model, dict(y=1.0)), np.float32(draws)
-  )
-  np.testing.assert_array_equal(
-    posterior.draws['posterior']['chain_'], posterior.states['chain'].T
-  )
-
-
 def _named(**parts):
   return tfd.JointDistributionNamed(parts)
-
-
-@tfd.JointDistributionCoroutineAutoBatched
-def _of_a_known_scale():
-  s = yield tfd.HalfNormal(10.0, name='s')
-  mu = yield tfd.Normal(0.0, 1.0, name='mu')
-  yield tfd.Sample(tfd.Normal(mu, s), 3, name='y')
 
 
 _AND_VALUES = {
@@ -343,11 +295,6 @@ _AND_VALUES = {
       mu=tfd.Normal(0.0, 1.0),
       y=lambda s, mu: tfd.Sample(tfd.Normal(mu, s), 3),
     ),
-    dict(s=0.1, y=[1.0, 2.0, 3.0]),
-    {'y'},
-  ),
-  'one of a coroutine': (
-    _of_a_known_scale,
     dict(s=0.1, y=[1.0, 2.0, 3.0]),
     {'y'},
   ),
@@ -409,18 +356,6 @@ def test_what_is_pinned_in_another_model_keeps_its_value():
   )
   with pytest.raises(ValueError, match='mu: pinned in the model, but drawn'):
     posterior.posterior_predictive(model=model.experimental_pin(mu=0.0))
-  other = _named(
-    s=tfd.Sample(tfd.HalfNormal(10.0), 2),
-    mu=tfd.Normal(0.0, 1.0),
-    y=lambda s, mu: tfd.Independent(tfd.Normal(mu, s), 1),
-  )
-  with pytest.raises(ValueError, match=r's has the shape \(\), but \(2,\) in'):
-    posterior.posterior_predictive(model=other)
-  other = _named(s=tfd.HalfNormal(10.0), mu=tfd.Normal(0.0, 1.0))
-  with pytest.raises(
-    ValueError, match='unknowns are mu, and these do not depend on them: s'
-  ):
-    posterior.posterior_predictive(model=other)
 
 
 @pytest.mark.parametrize('most', [2**26, 700])
@@ -439,3 +374,118 @@ def test_draws_come_into_their_supports_a_part_at_a_time(most, monkeypatch):
   assert sizes == [17 if most == 700 else 50]
   np.testing.assert_allclose(found.slope, draws[..., 0])
   np.testing.assert_allclose(found.scale, np.exp(draws[..., 1]), rtol=1e-6)
+
+
+# Data drawn anew where parts are computed, nested, or no data at all.
+
+
+def _of(model, values, num_coordinates=1):
+  """Returns the posterior of draws that are standard normal."""
+  draws = np.random.default_rng(6).normal(size=(50, 4, num_coordinates))
+  return _posterior(problem_lib.of_joint(model, values), np.float32(draws))
+
+
+def _line_computed(at):
+  @tfd.JointDistributionCoroutineAutoBatched
+  def model():
+    slope = yield tfd.Normal(0.0, 1.0, name='slope')
+    mean = yield tfd.Deterministic(slope * at, name='mean')
+    yield tfd.Independent(tfd.Normal(mean, 0.01), 1, name='y')
+
+  return model
+
+
+def test_what_is_computed_is_computed_anew_for_another_model():
+  posterior = _of(_line_computed(_AT), dict(y=_AT))
+  slope = posterior.states.slope[..., np.newaxis]
+  np.testing.assert_allclose(posterior.states.mean, slope * _AT, rtol=1e-6)
+  for at in (_AT, 10.0 * _AT, np.float32([1.0, 2.0])):
+    drawn = posterior.posterior_predictive(model=_line_computed(at))
+    assert set(drawn) == {'y'}
+    np.testing.assert_allclose(drawn['y'], slope * at, atol=0.06)
+
+
+def test_what_another_model_computes_beside_is_predicted():
+  posterior = _of(_line_computed(_AT), dict(y=_AT))
+  other = tfd.JointDistributionNamed(
+    dict(
+      slope=tfd.Normal(0.0, 1.0),
+      mean=lambda slope: tfd.Deterministic(slope[..., tf.newaxis] * _AT),
+      prediction=lambda slope: tfd.Deterministic(3.0 * slope),
+    )
+  )
+  drawn = posterior.posterior_predictive(model=other)
+  assert set(drawn) == {'prediction'}
+  np.testing.assert_allclose(
+    drawn['prediction'], 3.0 * posterior.states.slope, rtol=1e-6
+  )
+
+
+def test_data_that_an_unknown_depends_on_through_what_is_computed_stay():
+  model = tfd.JointDistributionNamed(
+    dict(
+      mu=tfd.Normal(0.0, 1.0),
+      x=lambda mu: tfd.Normal(mu, 1.0),
+      twice=lambda x: tfd.Deterministic(2.0 * x),
+      u=lambda twice: tfd.Normal(twice, 1.0),
+      y=lambda u: tfd.Normal(u, 0.1),
+    )
+  )
+  posterior = _of(model, dict(x=1.0, y=2.0), 2)
+  assert set(posterior.posterior_predictive()) == {'y'}
+  # Both have a likelihood: an unknown has a say in each.
+  assert set(posterior.log_likelihood()) == {'x', 'y'}
+
+
+def test_values_that_no_unknown_has_a_say_in_have_no_likelihood():
+  model = tfd.JointDistributionNamed(
+    dict(
+      s=tfd.HalfNormal(10.0),
+      mu=tfd.Normal(0.0, 1.0),
+      y=lambda s, mu: tfd.Sample(tfd.Normal(mu, s), 3),
+    )
+  )
+  posterior = _of(model, dict(s=0.1, y=[1.0, 2.0, 3.0]))
+  found = posterior.log_likelihood()
+  assert set(found) == {'y'}
+  expected = stats.norm(posterior.states['mu'][..., np.newaxis], 0.1)
+  np.testing.assert_allclose(
+    found['y'], expected.logpdf([1.0, 2.0, 3.0]), rtol=1e-4
+  )
+  tree = posterior.to_arviz(predictive=True)
+  assert set(tree['log_likelihood'].data_vars) == {'y'}
+  none = _of(model, dict(s=0.1), 4)
+  with pytest.raises(ValueError, match='there are no data'):
+    none.log_likelihood()
+
+
+def test_a_sequence_with_a_model_inside_draws_data():
+  inside = tfd.JointDistributionNamed(
+    dict(a=tfd.Normal(0.0, 1.0), b=tfd.Normal(0.0, 1.0))
+  )
+  model = tfd.JointDistributionSequential(
+    [inside, lambda unknowns: tfd.Normal(10.0 * unknowns['a'], 0.01)]
+  )
+  name = data.parts_and_events(model)[0][-1]
+  posterior = _of(model, {name: np.float32(1.0)}, 2)
+  drawn = posterior.posterior_predictive()[name]
+  np.testing.assert_allclose(drawn, 10.0 * posterior.states[0]['a'], atol=0.06)
+
+
+@pytest.mark.parametrize('size', [2, 5])
+def test_samples_of_samples_keep_the_axes_of_their_batches(size):
+  loc = np.float32(np.linspace(-1.0, 1.0, size))
+  rng = np.random.default_rng(3)
+  value = np.float32(rng.normal(size=(5, size, 3)))
+
+  def law(z):
+    inner = tfd.Independent(tfd.Sample(tfd.Normal(z * loc, 1.0), 3), 1)
+    return tfd.Sample(inner, 5)
+
+  model = tfd.JointDistributionNamed(dict(z=tfd.Normal(0.0, 1.0), y=law))
+  z = np.float32([-1.0, 0.3])
+  found = predictive.log_likelihood(model, dict(z=z), dict(y=value))['y']
+  mean = z[:, None, None, None] * loc[:, None]
+  np.testing.assert_allclose(
+    found, stats.norm(mean, 1.0).logpdf(value), rtol=1e-4
+  )

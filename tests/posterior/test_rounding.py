@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.contracts import targets
 from tfp_adaptive.posterior.density import Density
 from tfp_adaptive.posterior.judge import rounding
 from tfp_adaptive.posterior.model import problem as problem_lib
@@ -12,8 +13,7 @@ from tfp_adaptive.posterior.model import problem as problem_lib
 _NUM_CHAINS, _SIZE = 8, 3
 
 
-def _normal(x):
-  return -0.5 * tf.reduce_sum(x**2, axis=-1)
+_normal = targets.standard_normal
 
 
 def _density(log_prob, dtype=tf.float64, computed_in=None, size=_SIZE):

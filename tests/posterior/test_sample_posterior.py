@@ -84,19 +84,6 @@ def test_draws_are_a_data_tree_by_name(posterior):
 
 
 @pytest.mark.nightly
-def test_what_is_printed_tells_verdict_choice_and_cost(posterior):
-  text = repr(posterior)
-  assert text.startswith('Converged: 500 draws of 8 chains, 5 coordinates')
-  assert posterior.choice == 'dense matrix' and 'dense matrix' in text
-  assert posterior.table() in text and 'next:' not in text
-  assert len(str(posterior.report).splitlines()) == len(posterior.report)
-  table = posterior.table(max_rows=2).splitlines()
-  assert len(table) == 4 and table[-1] == 'and 3 more, see `summary()`'
-  total = sum(stage.num_gradients for stage in posterior.report)
-  assert posterior.num_gradients == total > 500
-
-
-@pytest.mark.nightly
 def test_more_draws_follow_those_there_are(posterior):
   more = posterior.more(130)
   assert more.states.mu.shape == (630, 8)
@@ -132,12 +119,6 @@ def test_the_same_seed_gives_the_same_draws(posterior):
     _model(), num_draws=500, seed=3, progress=False, y=_DATA
   )
   np.testing.assert_array_equal(again.states.mu, posterior.states.mu)
-
-
-@pytest.mark.nightly
-def test_no_number_of_more_draws_but_a_positive_one_is_taken(posterior):
-  with pytest.raises(ValueError, match='`num_draws` must be a positive int'):
-    posterior.more(True)
 
 
 def _two_modes(x):

@@ -7,6 +7,8 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.contracts import targets
+from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import progress
 from tfp_adaptive.driver import sample as sample_lib
@@ -14,6 +16,7 @@ from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import plan
 from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import stages
+from tfp_adaptive.posterior.engines import host
 from tfp_adaptive.posterior.engines.host import HostEngine
 from tfp_adaptive.posterior.judge import verdict
 from tfp_adaptive.posterior.plan import Place
@@ -24,8 +27,7 @@ class _Killed(Exception):
   pass
 
 
-def _log_prob(x):
-  return -0.5 * tf.reduce_sum(x**2, axis=-1)
+_log_prob = targets.standard_normal
 
 
 def _sample(folder=None, seed=3, **options):
@@ -244,26 +246,6 @@ def test_starts_of_another_call_are_another_run(tmp_path):
     _file(tmp_path, 2.0)._check(dict(run=run))
 
 
-def test_files_of_draws_that_take_long_to_write_are_few(tmp_path, monkeypatch):
-  file, clock = _file(tmp_path), [0.0]
-
-  def slow(*args, **kwargs):
-    clock[0] += 6.0
-
-  monkeypatch.setattr(run_file.time, 'monotonic', lambda: clock[0])
-  monkeypatch.setattr(run_file.saved, 'write', slow)
-  file._next = 20.0
-  due = []
-  for seconds in (19.0, 2.0):
-    clock[0] += seconds
-    due.append(file.is_due)
-  file.write(None, [], Place(), '')
-  for seconds in (119.0, 2.0):
-    clock[0] += seconds
-    due.append(file.is_due)
-  assert due == [False, True, False, True]
-
-
 @pytest.mark.nightly
 def test_what_the_budget_still_pays_for_is_drawn(monkeypatch):
   monkeypatch.setattr(verdict.Verdict, 'asks_for_draws', lambda *_: True)
@@ -379,3 +361,85 @@ def test_a_block_that_fails_costs_no_draws():
   assert posterior.ended_by == 'an error' and not posterior.converged
   assert 250 <= len(posterior.unconstrained)
   assert any('the simulator gave up' in failed for failed in posterior.failed)
+
+
+# A call that was cut off goes on with another budget of gradients.
+
+
+def _sample_cut(folder, max_gradients, **options):
+  options = dict(min_ess=400, max_gradients=max_gradients) | options
+  return _sample(folder, **options)
+
+
+def _steps(posterior):
+  """Returns the words on the steps of the first adaptation."""
+  (found,) = (s.found for s in posterior.report if s.name == 'look')
+  return found.rpartition(', ')[2]
+
+
+@pytest.mark.full
+def test_an_adaptation_that_was_cut_off_goes_on_with_more_gradients(
+  tmp_path, monkeypatch
+):
+  with monkeypatch.context() as patch, pytest.raises(_Killed):
+    patch.setattr(host, '_STEPS_TO_SAVE', 10)
+    _dying(patch, checkpoint.State, 'save', 1)
+    _sample_cut(tmp_path / 'cut', 4000)
+  whole = _sample_cut(tmp_path / 'whole', 4000)
+  richer = _sample_cut(tmp_path / 'richer', 8000)
+  with monkeypatch.context() as patch, pytest.raises(_Killed):
+    patch.setattr(host, '_STEPS_TO_SAVE', 10)
+    _dying(patch, checkpoint.State, 'save', 0)
+    _sample_cut(tmp_path / 'cut', 3000)  # Of less it is the same, too.
+  found = _sample_cut(tmp_path / 'cut', 8000)
+  assert _steps(found) == _steps(whole) != _steps(richer)
+  assert found.converged
+
+
+@pytest.mark.parametrize('phase', ['adapt', 'sample'])
+def test_a_callback_ends_a_run_and_nothing_is_lost(phase, capfd):
+  def callback(update):
+    told.append(update)
+    return update.phase == phase
+
+  told = []
+  found = _sample_cut(None, 4000, callback=callback)
+  assert found.ended_by == 'the user' and capfd.readouterr().err == ''
+  assert told[-1].phase == phase and 0 < told[-1].step <= told[-1].num_steps
+  # In the warm-up there are only the states that it had reached.
+  assert (len(found.unconstrained) > 1) == (phase == 'sample')
+
+
+def test_a_callback_that_cannot_be_called_is_refused():
+  with pytest.raises(TypeError, match='`callback` must be a function of one'):
+    _sample(callback=True)
+
+
+# What the file of a cut off call says of the call that goes on.
+
+
+_RUN = dict(seed=[0, 3])
+
+
+@pytest.mark.parametrize(
+  'budget, is_richer', [(9e4, False), (1e5, False), (1.1e5, True)]
+)
+@pytest.mark.parametrize('lacking', [0.0, 5e4])
+def test_what_a_budget_left_out_is_tried_again_with_a_larger_one_only(
+  tmp_path, monkeypatch, budget, is_richer, lacking
+):
+  header = dict(
+    kind='posterior', coordinates=['x'], dtype='float64', run=_RUN,
+    place=Place(1, 'done', True, lacking), report=[], max_gradients=1e5,
+  )  # fmt: skip
+  (tmp_path / 'posterior.npz').write_bytes(archive.seal(header, {}))
+  problem = types.SimpleNamespace(
+    coordinates=['x'], dtype=tf.float64, draw_starts=lambda *_: [0.0]
+  )
+  settings = types.SimpleNamespace(
+    checkpoint_dir=tmp_path, num_chains=1, reports=progress.SILENT,
+    max_gradients=budget, identity=lambda: _RUN,
+  )  # fmt: skip
+  monkeypatch.setattr(run_file.saved, 'restore', lambda *_: None)
+  kept = run_file.RunFile(problem, settings).read()
+  assert kept.is_richer == is_richer and kept.place.lacking == lacking

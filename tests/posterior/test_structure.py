@@ -12,16 +12,9 @@ from tfp_adaptive.transport import maps
 _NUM_PAIRS = 400
 
 
-def _pairs(log_prob, states):
-  rows = tf.constant(states)
-  with tf.GradientTape() as tape:
-    tape.watch(rows)
-    value = log_prob(rows)
-  return states, tape.gradient(value, rows).numpy()
-
-
 def _choice(log_prob, states):
-  return structure.choose(*_pairs(log_prob, states))
+  _, scores = targets.value_and_gradient(log_prob, tf.constant(states))
+  return structure.choose(states, scores)
 
 
 def _funnel(x):
@@ -139,9 +132,7 @@ def matrix_alone(monkeypatch):
   """Tries no map: it takes its time."""
   whole = structure._candidates
   monkeypatch.setattr(
-    structure,
-    '_candidates',
-    lambda scores: dict([*whole(scores).items()][:1]),
+    structure, '_candidates', lambda scores: dict([*whole(scores).items()][:1])
   )
 
 
@@ -229,3 +220,6 @@ def test_what_bends_searches_anew_where_other_drivers_earned_nothing(
   assert given == [known]
   assert choice.name == 'bent conditional Gaussian'
   assert choice.drivers == (known or (0,))
+
+
+# The pairs of draws and gradients that a structure is chosen by.

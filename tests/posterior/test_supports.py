@@ -111,22 +111,10 @@ def _state_space(a):
   )
 
 
-def _process_given_data(a):
+def _given_data(a):
+  """Returns the arguments of a process of which three values were seen."""
   kernel, points = _kernel(a)
-  return tfd.GaussianProcessRegressionModel(
-    kernel,
-    index_points=points,
-    observation_index_points=points + a(2),
-    observations=a([0, 1, 2]),
-    observation_noise_variance=a(0.5),
-    predictive_noise_variance=a(0.5),
-  )
-
-
-def _t_process_given_data(a):
-  kernel, points = _kernel(a)
-  return tfd.StudentTProcessRegressionModel(
-    df=a(9),
+  return dict(
     kernel=kernel,
     index_points=points,
     observation_index_points=points + a(2),
@@ -210,7 +198,9 @@ _LAWS = {
   'GaussianProcess': lambda a: tfd.GaussianProcess(
     *_kernel(a), observation_noise_variance=a(0.5)
   ),
-  'GaussianProcessRegressionModel': _process_given_data,
+  'GaussianProcessRegressionModel': lambda a: (
+    tfd.GaussianProcessRegressionModel(**_given_data(a))
+  ),
   'GeneralizedExtremeValue': lambda a: tfd.GeneralizedExtremeValue(
     a(0), a(1), a(0.2)
   ),
@@ -291,7 +281,9 @@ _LAWS = {
   'SinhArcsinh': lambda a: tfd.SinhArcsinh(a(0), a(1), skewness=a(0.2)),
   'StudentT': lambda a: tfd.StudentT(a(6), a(0), a(1)),
   'StudentTProcess': lambda a: tfd.StudentTProcess(a(9), *_kernel(a)),
-  'StudentTProcessRegressionModel': _t_process_given_data,
+  'StudentTProcessRegressionModel': lambda a: (
+    tfd.StudentTProcessRegressionModel(df=a(9), **_given_data(a))
+  ),
   'TransformedDistribution': lambda a: tfd.TransformedDistribution(
     tfd.Sample(tfd.Normal(a(0), a(1)), 3), tfb.Ascending()
   ),

@@ -38,10 +38,6 @@ def _nested(kind, inner):
   return problem_of(model, None, None, 4, dict(y=1.0))
 
 
-def _of_float64(kind):
-  return kind(np.float64(0.0), np.float64(1.0))
-
-
 @pytest.mark.parametrize(
   'make, words',
   [
@@ -65,22 +61,8 @@ def _of_float64(kind):
       'inside of `...AutoBatched` write `...AutoBatched`',
     ),
     (
-      lambda: _problem(tfd.Sample(_INNER, 2)),
-      'instead of wrapping it in `tfd.Sample`',
-    ),
-    (
-      lambda: _problem(_of_float64(tfd.DoublesidedMaxwell), tf.float64),
-      'cannot be built.* in the dtype',
-    ),
-    (
       lambda: _problem(tfd.TruncatedNormal(0.0, 1.0, -np.inf, np.inf)),
       'var0 .* two infinite bounds.*Write `tfd.Normal`',
-    ),
-    (
-      lambda: _problem(
-        tfd.BatchConcat([tfd.Normal([0.0], 1.0), tfd.Normal([1.0], 1.0)], 0)
-      ),
-      'var0 is drawn from `tfd.BatchConcat.*no bijector',
     ),
     (
       lambda: _problem(
@@ -200,24 +182,11 @@ def test_a_truncated_prior_moves_with_its_parameters():
   expected += stats.cauchy(0, 5).logpdf(a)
   expected -= stats.cauchy(0, 5).logsf(np.exp(m))
   expected += stats.norm(a).logpdf(3.0)
-  with tf.GradientTape() as tape:
-    rows = tf.constant(z)
-    tape.watch(rows)
-    found = problem.target_log_prob_fn(rows)
+  found, gradient = tfp.math.value_and_gradient(
+    problem.target_log_prob_fn, tf.constant(z)
+  )
   np.testing.assert_allclose(found, expected, rtol=1e-4)
-  assert np.all(np.isfinite(tape.gradient(found, rows)))
-
-
-def test_a_log_density_with_an_infinite_bound_gets_its_exponential():
-  problem = problem_of(
-    lambda x: -x, tf.TensorSpec([]), tfb.Sigmoid(0.0, np.inf), 4, {}
-  )
-  z = np.float32([[-1.0], [2.0]])
-  np.testing.assert_allclose(
-    problem.constrain(tf.constant(z)), np.exp(z[:, 0]), rtol=1e-6
-  )
-  found = problem.target_log_prob_fn(tf.constant(z))
-  np.testing.assert_allclose(found, z[:, 0] - np.exp(z[:, 0]), rtol=1e-6)
+  assert np.all(np.isfinite(gradient))
 
 
 @pytest.mark.parametrize('number', [tf.constant(1.0, tf.float64), 1])

@@ -13,6 +13,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from tests.contracts import targets
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
@@ -118,61 +119,17 @@ def _masked(x):
   'model, data, message',
   [
     (_GOOD, dict(sen=_DATA), "'sen' is .* mean, seen. Did you mean `seen`?"),
-    (_GOOD, dict(seen=_DATA, draws=500), "'draws' is .* mean `num_draws`?"),
-    (_GOOD, dict(seen=_DATA, chains=4), "'chains' is .* mean `num_chains`?"),
-    (_GOOD, dict(seen=_DATA, xyz=4), "'xyz' is .* value are mean, seen.$"),
     (_GOOD, dict(seen=_DATA[:3]), r'shape \(3,\), but the model draws \(4,\)'),
-    (_GOOD, dict(seen=1.0), r'shape \(\), but the model draws \(4,\)'),
-    (_GOOD, dict(seen=[_DATA, _DATA]), r'shape \(2, 4\), but the model draws'),
-    (_GOOD, dict(seen=[1.0, np.nan, 2.0, 3.0]), "data 'seen' are not finite"),
     (
       _GOOD.experimental_pin(seen=[1.0, np.nan, 2.0, 3.0]),
       {},
       "data 'seen' are not finite numbers",
     ),
-    (
-      _GOOD.experimental_pin(seen=_DATA),
-      dict(seen=_DATA),
-      "'seen' is neither an argument nor a part",
-    ),
     (_GOOD, dict(mean=0.0, seen=_DATA), 'nothing is left to be sampled'),
-    (
-      _GOOD,
-      dict(seen=_DATA, init=_THREE),
-      '`init` has the parts x, but the unk',
-    ),
     (_GOOD, dict(seen=_DATA, bijectors=[]), '`bijectors` belong to a density'),
     (_GOOD.log_prob, dict(seen=_DATA), 'pass a joint distribution itself'),
     (_GOOD.log_prob, dict(max_gradient=9), 'mean `max_gradients`?'),
-    (
-      _joint(_RATE, lambda x: tfd.Sample(tfd.Exponential(x), 2, name='y')),
-      dict(y=[-1.0, 2.0]),
-      r'from `tfd.Sample.tfd.Exponential.`, and must be not negative, but -1.0',
-    ),
-    (
-      _joint(
-        tfd.Poisson(3.0, name='k'), lambda k: tfd.Normal(k, 1.0, name='y')
-      ),
-      dict(y=2.0),
-      'k is drawn from `tfd.Poisson`.* gradients need continuous',
-    ),
-    # Of maps that are wrong: draws would be too, and chains agree.
-    (
-      _joint(
-        tfd.LKJ(2, 1.0, name='r'), lambda r: tfd.Normal(r[0, 1], 1.0, name='y')
-      ),
-      dict(y=1.0),
-      'r is drawn from `tfd.LKJ`, whose map .*`tfd.CholeskyLKJ`',
-    ),
-    (
-      _joint(
-        tfd.Sample(tfd.VonMisesFisher([1.0, 0.0], 3.0), 2, name='u'),
-        lambda u: tfd.Normal(u[0, 1], 1.0, name='y'),
-      ),
-      dict(y=1.0),
-      'u is drawn from .*VonMisesFisher.*, whose map .*Draw a vector',
-    ),
-    # In a model inside of the model, too.
+    # The maps of other distributions are tested with their supports.
     (
       _nested(r=tfd.LKJ(2, 1.0)),
       dict(y=1.0),
@@ -207,8 +164,6 @@ def _masked(x):
     (_joint(_MEAN, _chain), dict(y=_DATA), _TOO_FEW),
     (_DATA_INSIDE, dict(y=dict(a=3.0, b=1.0)), _TOO_FEW),
     (_DATA_INSIDE, dict(y=dict(a=1.5, b=1.0)), "'y.a' are drawn from.*Poisson"),
-    (_DATA_INSIDE, dict(y=dict(a=1.0, b=[1.0, 2.0])), "'y.b' have the shape"),
-    (_DATA_INSIDE, dict(y=dict(a=1.0, b=np.nan)), "'y.b' are not finite"),
     (_DATA_INSIDE, dict(y=dict(a=1.0)), 'a model inside of the model: give a'),
     (
       _GOOD,
@@ -216,18 +171,12 @@ def _masked(x):
       'Leave missing ones out',
     ),
     (_GOOD, dict(seen=np.ma.masked_array(_DATA)), _TOO_FEW),
-    # What is masked may be anything.
-    (_joint(_MEAN, _masked), dict(y=[1.0, np.nan]), _TOO_FEW),
     (
       _joint(_MEAN, _masked),
       dict(y=np.ma.masked_array([1.0, 7.0], [False, True])),
       _TOO_FEW,
     ),
-    (
-      _joint(_MEAN, _masked),
-      dict(y=np.ma.masked_array([1.0, 7.0], [True, False])),
-      'Leave missing ones out',
-    ),
+    # What is masked may be anything.
     (_joint(_MEAN, _masked_labels), dict(y=np.array([1.0, np.nan])), _TOO_FEW),
     (_GOOD, dict(seen=np.int64([1, 2, 3, 4])), _TOO_FEW),
     (_GOOD.experimental_pin(seen=_DATA), {}, _TOO_FEW),
@@ -256,3 +205,164 @@ def test_a_model_without_data_is_told_that_its_prior_is_sampled(
   assert ['No data were given' in str(w.message) for w in said] == [
     True
   ] * is_warned
+
+
+# Densities and settings that a stranger writes, and what they are told.
+
+
+_PAIR = [tf.TensorSpec([2]), tf.TensorSpec([3])]
+_NAMED = {'a': tf.TensorSpec([2]), 'b': tf.TensorSpec([3])}
+_START = np.random.default_rng(0).normal(size=[4, 3]).astype(np.float32)
+
+
+_normal = targets.standard_normal
+
+
+def _two(a, b):
+  return _normal(a) + _normal(b)
+
+
+def _two_in_one(state):
+  return _normal(state[0]) + _normal(state[1])
+
+
+def _positive(x):
+  return -tf.reduce_sum(x, axis=-1)
+
+
+def _if(x):
+  return _normal(x) if x[0, 0] > 0.0 else -_normal(x)
+
+
+@pytest.mark.parametrize(
+  'density, options, message',
+  [
+    (
+      lambda x: _normal(x) + tf.random.normal([4]),
+      {},
+      'mixes chains, or is random',
+    ),
+    (
+      lambda x: tf.cast(_normal(x), tf.float64),
+      {},
+      r'is float64, of unknowns of float32. Write `init=tf.TensorSpec\(shape',
+    ),
+    (
+      lambda x: _normal(x - tf.constant(np.zeros(3))),
+      {},
+      'Write all data and constants in the dtype of the unknowns',
+    ),
+    (
+      lambda x: _normal(x - tf.zeros([4, 2])),
+      {},
+      'Do the shapes of the data fit the model',
+    ),
+    (lambda x: -0.5 * np.sum(np.square(x), -1), {}, 'without numpy, scipy'),
+    (_if, {}, 'Write `tf.where` where it says `if`'),
+    (lambda x: None, {}, 'returned None.* Is its `return` missing'),
+    (lambda x: {}['data'], {}, "cannot be computed. KeyError said: 'data'"),
+    (_two, {}, r'takes \(a, b\), but is called .* with one argument'),
+    (
+      _two_in_one,
+      dict(init=_PAIR),
+      r'takes \(state\), .* 2 parts of a list .* `def log_density\(x0, x1\):`',
+    ),
+    (
+      lambda x, y: _two(x, y),
+      dict(init=_NAMED),
+      r'takes \(x, y\), .* dict by name. Write `def log_density\(a, b\):`',
+    ),
+    (_normal, dict(init=None), '`init` says what the unknowns are'),
+    (_normal, dict(init=[]), '`init` has no parts'),
+    (_normal, dict(init=(3,)), r'A shape is written `tf.TensorSpec\(\[3\]\)`'),
+    (_normal, dict(init=tf.TensorSpec([None, 3])), 'chains are not one of the'),
+    (_normal, dict(init=np.zeros([4, 3], int)), 'shapes as floats'),
+    (_normal, dict(init=_START[:3]), 'one row for each of 4 chains'),
+    (_normal, dict(init=_START[0]), r'mean, write `tf.TensorSpec\(\[3\]\)`'),
+    (_two, dict(init=[_PAIR[0], _START]), 'starts for all, or shapes for all'),
+    (_normal, dict(init=0.0 * _START), 'All chains start at one point'),
+    (_positive, dict(bijectors=tfb.Exp), 'with its parentheses'),
+    (
+      _two,
+      dict(init=[tf.TensorSpec([2], tf.float64), _PAIR[1]]),
+      'one dtype, but these are x0 float64, x1 float32',
+    ),
+    (_two, dict(init=_NAMED, bijectors={'c': tfb.Exp()}), r"got \['c'\]"),
+    (_normal, dict(y=_DATA), 'Bind its data before'),
+    # Right ones.
+    (_normal, {}, _TOO_FEW),
+    (_normal, dict(init=_START), _TOO_FEW),
+    (_two, dict(init=_NAMED), _TOO_FEW),
+    (
+      lambda x: _normal(x[..., 0]),
+      dict(init=tf.TensorSpec([2, 2]), bijectors=tfb.CorrelationCholesky()),
+      _TOO_FEW,
+    ),
+  ],
+)
+def test_a_wrong_density_is_refused(density, options, message):
+  with pytest.raises(ValueError, match=message):
+    _posterior(density, **{'init': _THREE, **options})
+
+
+_NUMBER = 'must be a positive number'
+_SEED = '`seed` must be an int, a pair of ints'
+
+
+@pytest.mark.parametrize(
+  'settings, message',
+  [
+    (dict(num_draws=0), '`num_draws` must be an int of at least 100'),
+    (dict(num_draws=_DATA), r'`num_draws` .* `sample_posterior\(model, y=y\)`'),
+    (dict(min_ess=400), 'write `num_draws=200`'),
+    (dict(num_chains=1), '`num_chains` must be an int of at least 2'),
+    (dict(min_ess=-1), f'`min_ess` {_NUMBER}'),
+    (dict(min_ess=np.inf), 'and finite, but got inf. .*`min_ess=400`'),
+    (dict(max_gradients=None), 'but got None. .*max_gradients=100_000`'),
+    (dict(max_seconds=0), 'number, but got 0. .*`None` for any'),
+    (dict(seed=[1, 2, 3]), _SEED),
+    # Right ones: numbers of all dtypes are taken.
+    (dict(max_seconds=None), _TOO_FEW),
+    (dict(max_seconds=np.inf), _TOO_FEW),
+    (dict(max_gradients=np.int64(500), min_ess=np.float32(20.0)), _TOO_FEW),
+    (dict(seed=tf.constant([1, 2], tf.int64)), _TOO_FEW),
+    (dict(seed=np.uint32([1, 2**32 - 1])), _TOO_FEW),
+  ],
+  ids=str,
+)
+def test_wrong_settings_are_refused(settings, message):
+  with pytest.raises(ValueError, match=message):
+    _posterior(_normal, init=_THREE, **settings)
+
+
+def _steps():
+  yield tfd.Normal(0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+  'model, message',
+  [
+    (tfd.Normal(0.0, 1.0), 'pass its `log_prob` without calling it'),
+    (None, 'a log density, a function, but got NoneType'),
+    (tfd.JointDistributionCoroutine, 'must be a `tfd.JointDistribution`'),
+    (_steps, 'Write `@tfd.JointDistributionCoroutineAutoBatched` above'),
+  ],
+)
+def test_what_is_no_model_is_refused(model, message):
+  with pytest.raises(TypeError, match=message):
+    _posterior(model, init=_THREE)
+
+
+@pytest.mark.full
+def test_an_improper_density_does_not_converge():
+  posterior = tfpa.sample_posterior(
+    lambda x: _normal(x[..., :1]) + 0.0 * x[..., 1],
+    init=tf.TensorSpec([2]),
+    max_gradients=5000,
+    num_draws=200,
+    num_chains=4,
+    min_ess=50,
+    progress=False,
+  )
+  assert not posterior.converged
+  assert any('in x[1], above' in sentence for sentence in posterior.failed)

@@ -1,14 +1,21 @@
 """Surrogate trajectories against plain leapfrog steps, and what is drawn."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from scipy import stats
 
 import tfp_adaptive as tfpa
+from tests.contracts import pseudo_marginal
 from tests.contracts import registry
 from tests.contracts import targets
 from tests.surrogate import surrogates
+from tfp_adaptive import preconditioners
+from tfp_adaptive.core import scale_factor
+from tfp_adaptive.surrogate import surrogate_leapfrog
+from tfp_adaptive.surrogate import walk as walk_lib
 
 _SIZE = 3
 _FACTOR = np.array([[1.5, 0.0, 0.0], [0.4, 0.7, 0.0], [-0.3, 0.2, 1.1]])
@@ -119,25 +126,6 @@ def test_where_the_score_is_zero_it_is_a_random_walk_of_the_whole_length():
   np.testing.assert_array_equal(results.log_acceptance_correction, np.zeros(5))
 
 
-@pytest.mark.parametrize('num_steps', [1, 30, (1, 10)], ids=str)
-def test_the_target_is_called_once_a_step_whatever_its_length(num_steps):
-  num_calls = 0
-
-  def target(x):
-    nonlocal num_calls
-    num_calls += 1
-    return targets.standard_normal(x)
-
-  kernel = _proposal(target_log_prob_fn=target, num_leapfrog_steps=num_steps)
-  x = _starts(2, _SIZE)
-  results = kernel.bootstrap_results(x)
-  assert num_calls == 1
-  for seed in targets.seeds(3):
-    x, results = kernel.one_step(x, results, seed=seed)
-  assert num_calls == 4
-  assert tfpa.cost_per_step(kernel, adapting=True)[:3] == (1, 0, 0)
-
-
 def _lengths(num_seeds, **options):
   """Returns (y - x) / noise of walking trajectories, [seeds, chains, d]."""
   kernel = _proposal(
@@ -235,3 +223,295 @@ def test_a_trajectory_that_overflows_is_rejected():
   assert not np.any(np.isfinite(results.proposed_state))
   np.testing.assert_array_equal(results.is_accepted, np.zeros(3, bool))
   np.testing.assert_array_equal(state, x)
+
+
+# The law that surrogate trajectories keep, however poor the surrogate.
+
+
+_NUM_CHAINS, _NUM_DRAWS = 50_000, 100
+_TARGET = targets.Banana(2, bend=0.5)
+_FACTOR_LAW = np.array([[1.0, 0.0], [0.3, 0.8]])
+
+
+@functools.cache
+def _fitted(name):
+  """Returns a surrogate frozen at a fit to few draws."""
+  if name == 'gaussian':
+    surrogate = surrogates.gaussian(_NUM_DRAWS)
+  else:
+    surrogate = tfpa.surrogates.kernel_exponential_family_finite(
+      _NUM_DRAWS, num_features=50
+    )
+  params = surrogate.fit(
+    surrogate.init(2, tf.float64, (1, 2)),
+    tf.constant(_TARGET.draw(_NUM_DRAWS, seed=11)),
+    tf.fill([_NUM_DRAWS], tf.constant(1.0 / _NUM_DRAWS, tf.float64)),
+    tf.constant([1, 2]),
+  )
+  return surrogates.starting_with(surrogate, params)
+
+
+class _WithoutCorrection(tfpa.proposals.UncalibratedSurrogateHamiltonian):
+  """The wrong proposal: it forgets the kinetic energy."""
+
+  def one_step(self, current_state, previous_kernel_results, seed=None):
+    state, results = super().one_step(
+      current_state, previous_kernel_results, seed
+    )
+    return state, results._replace(
+      log_acceptance_correction=tf.zeros_like(results.target_log_prob)
+    )
+
+
+def _one_step(surrogate='gaussian', temper=1.0, wrong=False, **options):
+  """Returns the smallest p-value after a step, and the acceptance."""
+  target = targets.Banana(2, bend=0.5, temper=temper)
+  build = (
+    _WithoutCorrection
+    if wrong
+    else tfpa.proposals.UncalibratedSurrogateHamiltonian
+  )
+  arguments = dict(num_leapfrog_steps=4, step_size=0.6) | options
+  kernel = tfpa.MetropolisHastings(
+    build(
+      target.log_prob,
+      _fitted(surrogate),
+      registry.fixed(_FACTOR_LAW),
+      **arguments,
+    )
+  )
+  starts = tf.constant(_TARGET.draw(_NUM_CHAINS, seed=12))
+  state, results = targets.stepper(kernel, 'graph')(
+    starts, kernel.bootstrap_results(starts), tf.constant([3, 4])
+  )
+  p_value = targets.smallest_p_value(_TARGET, starts, state)
+  return p_value, float(np.mean(results.is_accepted))
+
+
+@pytest.mark.parametrize(
+  'options',
+  [
+    dict(),
+    dict(num_leapfrog_steps=(1, 10), step_size_jitter=(0.5, 1.5)),
+    dict(trajectory_length=2.0, walk_share=0.2),
+    dict(walk_share=0.999),
+    pytest.param(dict(surrogate='finite'), marks=pytest.mark.full),
+  ],
+  ids=['gaussian', 'drawn_lengths', 'lengths', 'walk', 'finite'],
+)
+def test_one_step_leaves_a_banana_invariant(options):
+  p_value, accepted = _one_step(**options)
+  assert 0.2 < accepted < 0.9  # Else there is no power.
+  # Fails by chance for one seed in 1000; the seed is fixed.
+  assert p_value > 1e-3
+
+
+@pytest.mark.parametrize(
+  'wrong', [dict(temper=1.1), dict(wrong=True)], ids=['tempered', 'correction']
+)
+@pytest.mark.parametrize(
+  'surrogate', ['gaussian', pytest.param('finite', marks=pytest.mark.full)]
+)
+def test_a_wrong_target_and_a_missing_correction_are_detected(surrogate, wrong):
+  assert _one_step(surrogate, **wrong)[0] < 1e-6
+
+
+def _after_a_stochastic_step(metropolis_hastings):
+  target = pseudo_marginal.NoisyGaussian()
+  kernel = metropolis_hastings(
+    tfpa.proposals.UncalibratedSurrogateHamiltonian(
+      target.estimate,
+      surrogates.known(lambda x: -0.5 * x),  # Of another Gaussian.
+      registry.fixed(_FACTOR_LAW),
+      num_leapfrog_steps=(2, 4),
+      step_size=0.5,
+      target_is_stochastic=True,
+    )
+  )
+  starts = target.start(kernel, _NUM_CHAINS, seed=1)
+  state, results = targets.stepper(kernel, 'graph')(
+    *starts, tf.constant([3, 4])
+  )
+  assert target.num_calls in (2, 3)  # The start, the step; the wrong kernel's.
+  assert 0.2 < np.mean(results.is_accepted) < 0.8
+  return pseudo_marginal.smallest_p_value(target.p_values(state, results))
+
+
+def test_a_stochastic_target_keeps_states_and_held_estimates_invariant():
+  assert _after_a_stochastic_step(tfpa.MetropolisHastings) > 1e-3
+
+
+@pytest.mark.full
+def test_a_kernel_that_recomputes_the_current_estimate_is_detected():
+  assert _after_a_stochastic_step(pseudo_marginal.Recomputing) < 1e-6
+
+
+def test_noise_of_an_estimate_is_independent_of_the_velocity():
+  pseudo_marginal.assert_noises_are_independent(
+    lambda target: tfpa.proposals.UncalibratedSurrogateHamiltonian(
+      target,
+      surrogates.known(lambda x: -x),
+      registry.fixed(_FACTOR_LAW),
+      walk_share=0.2,
+      target_is_stochastic=True,
+    )
+  )
+
+
+# The step size that a surrogate bears, known without the target.
+
+
+_SIZE_LENGTH, _LENGTH, _NUM = 3, 4.0, 50
+_RNG = np.random.default_rng(0)
+_POINTS = _RNG.normal(size=(_NUM, _SIZE_LENGTH))
+_NOISE = _RNG.normal(size=(_NUM, _SIZE_LENGTH))
+
+
+def _fit(scale, wanted=0.9, precision=1.0):
+  """Returns h along the Gaussian of this precision, C = scale I."""
+  surrogate = surrogates.gaussian()
+  params = surrogate.init(_SIZE_LENGTH, tf.float64, (1, 2))._replace(
+    precision=precision * tf.eye(_SIZE_LENGTH, dtype=tf.float64)
+  )
+  structure = preconditioners.diagonal()
+
+  @tf.function(jit_compile=True, autograph=False)
+  def fit(points, noise):
+    factor = scale_factor.at(
+      structure, structure.init(_SIZE_LENGTH, points.dtype, scale)
+    )
+    return surrogate_leapfrog.fit_step_size(
+      surrogate, params, factor, points, noise, _LENGTH, wanted
+    )
+
+  return float(fit(tf.constant(_POINTS), tf.constant(_NOISE)))
+
+
+def _acceptance(step_size, scale, precision):
+  """Returns that of the leapfrog steps along the Gaussian, dense."""
+  kick = scale * precision**0.5 * step_size
+  one = np.array([[1 - kick**2 / 2, kick], [-kick + kick**3 / 4, 0.0]])
+  one[1, 1] = one[0, 0]
+  num_steps = int(np.clip(np.round(_LENGTH / step_size), 1, 64))
+  turn = np.linalg.matrix_power(one, num_steps)
+  x = precision**0.5 * _POINTS
+  y, v = (
+    turn[0, 0] * x + turn[0, 1] * _NOISE,
+    turn[1, 0] * x + turn[1, 1] * _NOISE,
+  )
+  gain = 0.5 * np.sum(x**2 + _NOISE**2 - y**2 - v**2, axis=-1)
+  return np.mean(np.exp(np.minimum(gain, 0.0)))
+
+
+@pytest.mark.parametrize('scale, precision', [(1.0, 1.0), (0.5, 64.0)])
+@pytest.mark.parametrize('wanted', [0.5, 0.9])
+def test_it_is_the_largest_of_a_grid_that_keeps_the_energy(
+  scale, precision, wanted
+):
+  grid = 1.2 * 0.7 ** np.arange(14)
+  kept = [h for h in grid if _acceptance(h, scale, precision) >= wanted]
+  np.testing.assert_allclose(_fit(scale, wanted, precision), max(kept))
+
+
+def test_a_surrogate_that_knows_nothing_bears_any_and_one_of_nan_none():
+  assert _fit(1.0, precision=0.0) == pytest.approx(1.2)
+  assert _fit(1.0, precision=np.nan) == pytest.approx(1.2 * 0.7**13)
+
+
+@pytest.mark.parametrize(
+  'length, step_size, expected',
+  [(4.0, 0.5, 8), (4.0, [[0.5], [1.5]], 4), (0.1, 1.0, 1), (4.0, 1e-9, 64)],
+)
+def test_a_length_takes_as_many_steps(length, step_size, expected):
+  step_size = tf.constant(step_size, tf.float64)
+  assert surrogate_leapfrog.steps_of_length(length, step_size) == expected
+
+
+# What steps earn, and the share of walks that follows from it.
+
+
+_CHOLESKY = tfpa.preconditioners.cholesky()
+
+
+def _start(dtype=tf.float64):
+  return walk_lib.start(
+    0.5, None, tf.zeros([3, 2], dtype), _CHOLESKY.init(2, dtype, 1.0)
+  )
+
+
+def _earn(walk, has_walked, displacement, ratio):
+  return walk_lib.earn(
+    walk,
+    tf.constant(has_walked),
+    tf.constant(displacement, tf.float64),
+    tf.constant(ratio, tf.float64),
+  )
+
+
+def test_each_kind_earns_its_mean_accepted_squared_jump():
+  walk = _start()._replace(variances=tf.constant([4.0, 1.0], tf.float64))
+  jumps = [[2.0, 0.0], [0.0, 3.0], [1.0, 1.0]]  # Squares 1, 9, 1.25.
+  walk = _earn(walk, True, jumps, np.log([0.5, 1.0, 1.0]))
+  np.testing.assert_allclose(walk.earned, [0.0, (0.5 + 9.0 + 1.25) / 3.0])
+  walk = _earn(walk, True, jumps, [-1e9, 5.0, -1e9])
+  np.testing.assert_allclose(walk.earned, [0.0, (10.75 + 9.0) / 6.0])
+  walk = _earn(walk, False, jumps, np.log([1e-3, 1e-3, 1e-3]))
+  np.testing.assert_allclose(walk.earned, [11.25e-3 / 3.0, 19.75 / 6.0])
+  np.testing.assert_array_equal(walk.counts, [1.0, 2.0])
+
+
+@pytest.mark.parametrize('accept_prob', [0.1, 0.234, 0.6])
+def test_walks_lengthen_where_more_is_accepted_than_wanted(accept_prob):
+  walk = _start()
+  moved = walk_lib.adapt(
+    walk, tf.constant(accept_prob, tf.float64), tf.constant(7)
+  )
+  # At a rate of 3 (t + 10)^-0.6.
+  change = 3.0 * 17.0**-0.6 * (accept_prob - 0.234)
+  np.testing.assert_allclose(moved.step_size / walk.step_size, np.exp(change))
+
+
+def test_a_step_that_diverged_earns_nothing():
+  jumps = [[np.inf, 0.0], [np.nan, 1.0], [1.0, 1.0]]
+  walk = _earn(_start(), False, jumps, [-np.inf, np.nan, 0.0])
+  np.testing.assert_allclose(walk.earned, [2.0 / 3.0, 0.0])
+
+
+@pytest.mark.parametrize(
+  'follow, walked, share',
+  [
+    (1.0, 1.0, 0.5),
+    (1.0, 2.0, 16.0 / 17.0),
+    (2.0, 1.0, 1.0 / 17.0),
+    (0.0, 1.0, 1.0),
+    (1.0, 0.0, 0.0),
+    (1e-30, 1e-20, 1.0),
+  ],
+)
+def test_the_share_favours_what_earns_more(follow, walked, share):
+  walk = _start()._replace(
+    earned=tf.constant([follow, walked], tf.float32),
+    counts=tf.ones([2], tf.float32),
+  )
+  for least in (0.02, 0.3):
+    expected = np.clip(share, least, 0.9)
+    found = walk_lib.earned_share(walk, least)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_the_share_is_a_half_until_both_kinds_are_known():
+  walk = _start()
+  np.testing.assert_allclose(walk_lib.earned_share(walk, 0.1), 0.5)
+  walk = _earn(walk, True, [[1.0, 1.0]] * 3, [0.0] * 3)
+  np.testing.assert_allclose(walk_lib.earned_share(walk, 0.1), 0.5)
+
+
+def test_a_fit_forgets_what_was_earned_and_measures_anew():
+  draws = np.random.default_rng(0).normal(size=(400, 2)) * [3.0, 0.1]
+  walk = _earn(_start(), True, [[1.0, 1.0]] * 3, [0.0] * 3)
+  walk = walk_lib.fit(
+    walk, _CHOLESKY, tf.constant(draws), tf.fill([400], np.float64(1 / 400))
+  )
+  np.testing.assert_array_equal(walk.earned, 0.0)
+  np.testing.assert_array_equal(walk.counts, 0.0)
+  np.testing.assert_allclose(walk.variances, draws.var(axis=0), rtol=0.05)

@@ -1,5 +1,6 @@
 """Replica exchange: its law, what it learns, and how it goes with the rest."""
 
+import collections
 import functools
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy import stats
 import tfp_adaptive as tfpa
 from tests.contracts import targets
 from tfp_adaptive.core import block_fits
+from tfp_adaptive.tempering import exchange
 from tfp_adaptive.tempering import replicas
 
 _NUM_DRAWS = 50_000
@@ -340,3 +342,217 @@ def test_a_step_costs_those_of_the_replicas(reference):
     # At b = 0 the target is evaluated; a law takes no step there.
     expected = {'none': 3 * 3, 'density': 3 * 3 + 1, 'law': 2 * 3 + 1}
     assert cost.gradient == expected[reference]
+
+
+# Temperatures that move, what is counted at each, and whose step it is.
+
+
+tfd = tfp.distributions
+
+_TRIED = 1e9  # Turns, beside which those of one step do not count.
+
+
+@functools.cache
+def _started():
+  """Returns a compiled step of three replicas, a state and results."""
+  kernel = tfpa.replica_exchange(
+    targets.standard_normal,
+    60,
+    num_replicas=3,
+    kernel_fn=tfpa.adaptive_metropolis,
+  )
+  state = tf.zeros([4, 2], tf.float64)
+  step = targets.stepper(kernel, 'graph')
+  return step, state, kernel.bootstrap_results(state)
+
+
+def _after(number):
+  """Returns results after that step, with rejections of many turns before."""
+  step, state, results = _started()
+  np.testing.assert_allclose(results.inverse_temperatures, [1.0, 0.1, 0.01])
+  results = results._replace(
+    rejections=tf.constant([0.6 * _TRIED, 0.2 * _TRIED], tf.float64),
+    num_exchanges=tf.constant([_TRIED, _TRIED], tf.float64),
+    journeys=results.journeys._replace(num_restarts=tf.fill([4], 7)),
+    step=tf.constant(number - 1),
+  )
+  return step(state, results, tf.constant([1, 2]))[1]
+
+
+@pytest.mark.full
+def test_temperatures_move_at_the_end_of_a_round_and_counts_begin_anew():
+  results = _after(30)
+  # A half of the barrier of 0.8 is at two thirds of the first interval.
+  np.testing.assert_allclose(
+    results.inverse_temperatures, [1.0, 0.1 ** (2.0 / 3.0), 0.01], rtol=1e-6
+  )
+  np.testing.assert_array_equal(results.rejections, [0.0, 0.0])
+  np.testing.assert_array_equal(results.num_exchanges, [0.0, 0.0])
+  np.testing.assert_array_equal(results.num_restarts, [0] * 4)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('number', [29, 31])
+def test_within_a_round_temperatures_stay_and_counts_go_on(number):
+  results = _after(number)
+  np.testing.assert_allclose(results.inverse_temperatures, [1.0, 0.1, 0.01])
+  # Each pair tries in two of the four turns.
+  np.testing.assert_array_equal(results.num_exchanges, [_TRIED + 2.0] * 2)
+  np.testing.assert_allclose(results.rejection_rates, [0.6, 0.2])
+  assert np.all(results.num_restarts >= 7)
+
+
+_Parts = collections.namedtuple('_Parts', ['second', 'first'])
+
+
+def _named_tuple():
+  return tfd.JointDistributionNamed(
+    _Parts(
+      second=tfd.Normal(np.float64(100.0), 1.0),
+      first=tfd.Normal(np.float64(0.0), 1.0),
+    )
+  )
+
+
+def _coroutine():
+  def model():
+    root = tfd.JointDistributionCoroutine.Root
+    yield root(tfd.Normal(np.float64(100.0), 1.0, name='second'))
+    yield root(tfd.Normal(np.float64(0.0), 1.0, name='first'))
+
+  return tfd.JointDistributionCoroutine(model)
+
+
+@pytest.mark.parametrize('law', [_named_tuple, _coroutine])
+def test_parts_of_a_dict_are_drawn_by_name(law):
+  like = {name: tf.zeros([5], tf.float64) for name in ('second', 'first')}
+  drawn = replicas.drawn(law(), like, [5], tf.constant([1, 2]))
+  assert set(drawn) == set(like)
+  np.testing.assert_allclose(drawn['second'], 100.0, atol=10.0)
+  np.testing.assert_allclose(drawn['first'], 0.0, atol=10.0)
+
+
+# References that do not cover the target, and the turns of a step.
+
+
+def _unit_box(x):
+  inside = tf.reduce_all(tf.abs(x) < 1.0, axis=-1)
+  return tf.where(inside, 0.0 * x[..., 0], -np.inf)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'reference',
+  [_unit_box, tfd.Independent(tfd.Uniform(-np.ones(1), np.ones(1)), 1)],
+  ids=['density', 'law'],
+)
+def test_a_reference_narrower_than_the_target_does_not_truncate_it(reference):
+  kernel = tfpa.replica_exchange(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
+    0,
+    num_replicas=3,
+    kernel_fn=functools.partial(
+      tfpa.fisher_divergence_langevin,
+      preconditioner=tfpa.preconditioners.diagonal(init_scale=1.2),
+    ),
+    reference=reference,
+  )
+  result = tfpa.sample(
+    kernel,
+    tf.zeros([100, 1], tf.float64),
+    300,
+    num_burnin_steps=20,
+    progress=False,
+    jit_compile=False,
+  )
+  # 0.317 of a normal law; beyond the box the first replica goes alone.
+  share = np.mean(np.abs(result.states) > 1.0)
+  assert abs(share - 0.3173) < 0.03
+  densities = result.final_kernel_results.densities
+  assert np.isfinite(densities.target).all()
+  assert np.isneginf(densities.reference[0]).any()
+  assert np.isfinite(result.trace['target_log_prob']).all()
+
+
+def test_what_the_target_does_not_ask_for_has_no_gradient():
+  # Of a negative scale the gradient of this reference is no number.
+  reference = tfd.LogNormal(tf.constant(0.0, tf.float64), 1.0).log_prob
+  at_target, at_reference, between = (
+    replicas.tempered(lambda x: -0.5 * tf.math.log(x) ** 2, reference, b)
+    if b < 1.0
+    else replicas.tempered(lambda x: -0.5 * x**2, reference, b)
+    for b in (1.0, tf.constant(0.0, tf.float64), 0.5)
+  )
+  x = tf.constant([-1.0, 0.0, 1.0], tf.float64)
+  value, gradient = tfp.math.value_and_gradient(at_target, x)
+  np.testing.assert_allclose(value, [-0.5, 0.0, -0.5])
+  np.testing.assert_allclose(gradient, [1.0, 0.0, -1.0])
+  value, gradient = tfp.math.value_and_gradient(at_reference, x[2:])
+  np.testing.assert_allclose(value, reference(x[2:]))
+  np.testing.assert_allclose(gradient, [-1.0])
+  # Where both count it is no number, and such a move is rejected.
+  assert not np.isfinite(between(x[:1]))
+
+
+_Results = collections.namedtuple(
+  '_Results',
+  [
+    'densities',
+    'inverse_temperatures',
+    'replica_states',
+    'journeys',
+    'rejections',
+    'num_exchanges',
+  ],
+)
+
+
+def _alike(num_replicas):
+  """Returns results whose exchanges are all accepted; states are names."""
+  temperatures = tf.linspace(1.0, 0.1, num_replicas)
+  equal = tf.zeros([num_replicas, 1])
+  return _Results(
+    densities=exchange.Densities(equal, [], [], []),
+    inverse_temperatures=temperatures,
+    replica_states=tf.range(num_replicas)[:, tf.newaxis],
+    journeys=exchange.Journeys(
+      tf.zeros_like(equal, tf.bool), tf.zeros([1], tf.int32)
+    ),
+    rejections=tf.zeros([num_replicas - 1]),
+    num_exchanges=tf.zeros([num_replicas - 1]),
+  )
+
+
+def test_two_replicas_exchange_once():
+  after = exchange.exchange_all(_alike(2), tf.constant([0, 1]))
+  np.testing.assert_array_equal(after.replica_states[:, 0], [1, 0])
+  np.testing.assert_array_equal(after.num_exchanges, [1.0])
+
+
+def test_who_turns_back_at_the_last_replica_without_a_step_does_not_restart():
+  results = exchange.exchange_all(_alike(3), tf.constant([0, 1]))
+  # In four turns 012 becomes 102, 120, 210, 201: the first state was at the
+  # last place, and left it before it took a step there; the last one came down.
+  np.testing.assert_array_equal(results.replica_states[:, 0], [2, 0, 1])
+  np.testing.assert_array_equal(results.journeys.num_restarts, [1])
+  results = exchange.exchange_all(results, tf.constant([0, 1]))
+  # 021, 012, 102, 120: states 0 and 1 came to the first place, 1 from a step.
+  np.testing.assert_array_equal(results.journeys.num_restarts, [2])
+
+
+# What replica exchange takes, warns of and refuses.
+
+
+def test_too_few_replicas_and_no_restarts_are_told():
+  kernel = _kernel(kernel_fn=tfpa.fisher_divergence_langevin)
+  results = kernel.bootstrap_results(tf.constant(np.zeros((2, 2))))
+  tried = tf.constant([4.0, 4.0], tf.float64)
+  seldom = results._replace(rejections=0.95 * tried, num_exchanges=tried)
+  first, second = kernel.warnings_after(seldom, {})
+  assert 'up to 95%' in first and '`num_replicas=5` or more' in first
+  assert second.startswith('No state came from the last replica')
+  journeys = results.journeys._replace(num_restarts=tf.constant([0, 1]))
+  often = results._replace(
+    rejections=0.5 * tried, num_exchanges=tried, journeys=journeys
+  )
+  assert not list(kernel.warnings_after(often, {}))

@@ -24,12 +24,6 @@ def _kernel(num_adaptation_steps, **options):
   )
 
 
-def _proposal(num_leapfrog_steps=3):
-  return tfpa.proposals.UncalibratedTransportedHamiltonian(
-    targets.standard_normal, tfpa.transports.real_nvp(), num_leapfrog_steps
-  )
-
-
 @pytest.mark.full
 def test_short_adaptations_are_fitted_and_can_be_frozen():
   # Two coordinates leave one driver; the first fit is the last.
@@ -138,15 +132,6 @@ def test_a_map_that_nobody_would_reach_is_refused_by_sample_too():
     tfpa.sample(Hidden(), _start(), 5, progress=False)
 
 
-def test_a_fitted_map_is_an_ordinary_kernel_of_sample_chain():
-  kernel = _kernel(40)
-  run = tfpa.sample(kernel, _start(), 3, progress=False, jit_compile=False)
-  assert int(run.final_kernel_results.statistics.num_fits) == 1
-  fixed = tfpa.frozen(kernel, run.final_kernel_results)
-  states = _chain(fixed, tf.constant(run.states[-1]))
-  assert np.all(np.isfinite(states)) and np.std(states) > 0.3
-
-
 @pytest.mark.full
 def test_a_map_behind_a_transformation_is_fitted():
   inner = _kernel(40)
@@ -180,38 +165,3 @@ def test_a_run_with_another_fit_is_another_run(tmp_path, monkeypatch):
   monkeypatch.setattr(fits, 'digest', lambda: 'changed')
   with pytest.raises(ValueError, match='the code that fits the map'):
     run()
-
-
-def test_random_lengths_are_for_maps_that_are_fitted():
-  with pytest.raises(ValueError, match='`real_nvp` learns by gradient'):
-    _proposal((1, 3))
-
-
-def test_a_map_that_is_fitted_is_not_learned_by_gradient():
-  with pytest.raises(ValueError, match='FisherTransportAdaptation'):
-    tfpa.adaptation.GradientBasedAdaptation(
-      _kernel(10).inner_kernel,
-      tfpa.criteria.expected_squared_jump_distance(0.6),
-      tfpa.optimizers.adam(1e-3),
-      10,
-    )
-
-
-def test_a_map_that_is_fitted_takes_no_optimizer():
-  with pytest.raises(ValueError, match='Leave them out'):
-    _kernel(10, optimizer=tfpa.optimizers.adam(1e-3))
-
-
-def test_a_map_without_a_fit_is_refused():
-  with pytest.raises(ValueError, match="fitted to pairs, but got 'real_nvp'"):
-    tfpa.adaptation.FisherTransportAdaptation(
-      tfpa.MetropolisHastings(_proposal()), 10
-    )
-
-
-@pytest.mark.parametrize('num_pairs', [0, -1, 2.5])
-def test_a_history_of_no_pairs_is_refused(num_pairs):
-  with pytest.raises(ValueError, match='`num_pairs` must be a positive int'):
-    tfpa.adaptation.FisherTransportAdaptation(
-      _kernel(10).inner_kernel, 10, num_pairs=num_pairs
-    )

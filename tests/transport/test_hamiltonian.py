@@ -9,9 +9,12 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
+from tests.transport import funnels
 from tests.transport import transported
 from tests.transport.maps import networks
+from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import scale_factor
+from tfp_adaptive.transport import transported_leapfrog as leapfrog
 
 
 class _Step:
@@ -110,6 +113,13 @@ def _moved(params, direction, size):
   return tf.nest.map_structure(lambda p, d: p + size * d, params, direction)
 
 
+def _up_and_down(step, function, direction, *gradients):
+  noise = step.proposed.noise.numpy()
+  for size in (1e-6, -1e-6):
+    params = _moved(step.params, direction, size)
+    yield function(params, step.state, noise, *gradients)
+
+
 @pytest.mark.parametrize('seed', [1, 2, 3])
 @pytest.mark.parametrize(
   'field, function',
@@ -121,13 +131,9 @@ def _moved(params, direction, size):
 def test_replay_gradients_are_differences_of_the_replayed_numbers(
   step, field, function, seed
 ):
-  direction = _direction(step.params, seed)
-  noise = step.proposed.noise.numpy()
   gradients = step.proposed.trajectory.gradients.numpy()
-  up, down = (
-    function(_moved(step.params, direction, size), step.state, noise, gradients)
-    for size in (1e-6, -1e-6)
-  )
+  direction = _direction(step.params, seed)
+  up, down = _up_and_down(step, function, direction, gradients)
   np.testing.assert_allclose(
     _along(step.gradient(field), direction),
     np.sum(up - down) / 2e-6,
@@ -139,13 +145,7 @@ def test_replay_gradients_are_differences_of_the_replayed_numbers(
 def test_the_replay_is_not_the_exact_gradient(step):
   # The negative control: gradients of the target move with the path.
   direction = _direction(step.params, 1)
-  noise = step.proposed.noise.numpy()
-  up, down = (
-    transported.numpy_log_ratio(
-      _moved(step.params, direction, size), step.state, noise
-    )
-    for size in (1e-6, -1e-6)
-  )
+  up, down = _up_and_down(step, transported.numpy_log_ratio, direction)
   exact = np.sum(up - down) / 2e-6
   fast = _along(step.gradient('log_accept_ratio'), direction)
   assert abs(fast - exact) > 1e-2 * abs(exact)
@@ -200,33 +200,6 @@ def test_a_linear_map_is_the_preconditioned_hamiltonian(num_leapfrog_steps):
       atol=1e-10,
       err_msg=field,
     )
-
-
-def test_many_steps_from_the_start_are_those_of_the_identity_mass():
-  state = tf.constant(transported.draws(5))
-  plain = tfpa.MetropolisHastings(
-    tfpa.proposals.UncalibratedPreconditionedHamiltonian(
-      transported.banana, tfpa.preconditioners.diagonal(0.4), 3
-    )
-  )
-  mapped = tfpa.MetropolisHastings(
-    transported.Proposal(
-      transported.banana, tfpa.transports.real_nvp(init_scale=0.4), 3
-    )
-  )
-  expected, got = (
-    targets.run_steps(
-      targets.stepper(kernel, 'graph'),
-      state,
-      kernel.bootstrap_results(state),
-      20,
-    )
-    for kernel in (plain, mapped)
-  )
-  np.testing.assert_allclose(got[0], expected[0], rtol=1e-8, atol=1e-10)
-  np.testing.assert_array_equal(
-    [r.is_accepted for r in got[1]], [r.is_accepted for r in expected[1]]
-  )
 
 
 def _dense_log_det(params, midpoint, kappa):
@@ -332,10 +305,10 @@ def test_finite_differences_do_without_second_derivatives(step):
     got, expected = (getattr(s.transition(), field) for s in (found, step))
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-7)
     assert np.ptp(expected) > 0.1
-    for got, expected in zip(
-      *(tf.nest.flatten(s.gradient(field)) for s in (found, step))
-    ):
-      np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+    tf.nest.map_structure(
+      functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6),
+      *(s.gradient(field) for s in (found, step)),
+    )
   # Three gradients of a step; of the entropy four on average, all gradients.
   cost = found.proposal.cost(adapting=True)
   assert (cost.gradient, cost.hessian_vector) == (7.0, 0.0)
@@ -370,3 +343,193 @@ def test_diverged_chains_are_marked_and_leave_finite_gradients():
   for field in ('log_accept_ratio', 'proposal_entropy'):
     for gradient in tf.nest.flatten(step.gradient(field)):
       assert np.all(np.isfinite(gradient))
+
+
+# HMC behind a map as a kernel: its law, a run that learns, what it refuses.
+
+
+def _largest_z_score(target_log_prob_fn, draws, whiten, scale, num_steps=2):
+  """Returns the largest z-score of moments after steps from exact draws."""
+  params = networks.random_params(transported.NETWORK, 2, scale, seed=4)
+  kernel = tfpa.MetropolisHastings(
+    transported.Proposal(
+      target_log_prob_fn,
+      transported.fixed(transported.NETWORK, params),
+      2,
+      step_size=0.6,
+    )
+  )
+  state = tf.constant(draws)
+  step = targets.stepper(kernel, 'graph')
+  states, results = targets.run_steps(
+    step, state, kernel.bootstrap_results(state), num_steps
+  )
+  accepted = np.mean(results[-1].is_accepted)
+  assert 0.1 < accepted < 0.95, accepted
+  u = whiten(states[-1].numpy())
+  # Each has mean zero under N(0, I).
+  moments = np.stack(
+    [u[:, 0], u[:, 1], u[:, 0] ** 2 - 1, u[:, 1] ** 2 - 1, u[:, 0] * u[:, 1]]
+  )
+  deviations = moments.std(axis=1) / moments.shape[1] ** 0.5
+  return np.max(np.abs(moments.mean(axis=1) / deviations))
+
+
+def _unbend(x):
+  return np.stack(
+    [x[:, 0], 2.0**0.5 * (x[:, 1] + 0.5 * (x[:, 0] ** 2 - 1.0))], axis=1
+  )
+
+
+_LAWS = {
+  'banana': lambda: (
+    transported.banana,
+    transported.draws(100_000),
+    _unbend,
+    1.0,
+  ),
+  'gaussian': lambda: (
+    targets.standard_normal,
+    np.random.default_rng(1).normal(size=(100_000, 2)),
+    lambda x: x,
+    2.0,
+  ),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('law', _LAWS)
+def test_a_random_map_leaves_the_target_invariant(law):
+  assert _largest_z_score(*_LAWS[law]()) < 4.0  # Five numbers, each N(0, 1).
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('law', _LAWS)
+def test_the_law_is_lost_without_the_log_det(law, monkeypatch):
+  # The negative control of the test above.
+  monkeypatch.setattr(
+    leapfrog.End,
+    'correction',
+    property(lambda end: end.kinetic[1] - end.kinetic[0]),
+  )
+  assert _largest_z_score(*_LAWS[law]()) > 8.0
+
+
+def _kernel(num_adaptation_steps, **options):
+  return tfpa.transport_adaptive_hamiltonian(
+    transported.banana,
+    num_adaptation_steps,
+    num_leapfrog_steps=2,
+    transport=transported.NETWORK,
+    **options,
+  )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'dtype', [tf.float32, pytest.param(tf.float64, marks=pytest.mark.nightly)]
+)
+def test_a_compiled_run_learns_then_stays_and_can_be_frozen(dtype):
+  kernel = _kernel(300)
+  start = tf.constant(transported.draws(5), dtype)
+  result = tfpa.sample(kernel, start, 20, seed=3, progress=False)
+  assert result.states.dtype == dtype.as_numpy_dtype
+  assert np.all(np.isfinite(result.states))
+  assert 0.2 < result.trace['is_accepted'].mean() <= 1.0
+  learned = (
+    result.final_kernel_results.inner_results.accepted_results
+  ).preconditioner_params
+  last = learned.network[0][-1][0]  # Zero at the start.
+  assert np.abs(last).max() > 1e-3
+  fixed = tfpa.frozen(kernel, result.final_kernel_results)
+  assert not hasattr(fixed, 'num_adaptation_steps')
+  got = fixed.bootstrap_results(result.final_state)
+  found = got.accepted_results.preconditioner_params
+  tf.nest.map_structure(np.testing.assert_array_equal, found, learned)
+  seed = tf.constant([1, 2])
+  np.testing.assert_allclose(
+    fixed.one_step(result.final_state, got, seed=seed)[0],
+    kernel.one_step(result.final_state, result.final_kernel_results, seed=seed)[
+      0
+    ],
+    rtol=1e-4 if dtype == tf.float32 else 1e-10,
+  )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'transport', [tfpa.transports.real_nvp, tfpa.transports.conditional_gaussian]
+)
+def test_the_number_of_chains_may_be_unknown(transport):
+  kernel = tfpa.transport_adaptive_hamiltonian(
+    targets.standard_normal, 5, transport=transport(), num_leapfrog_steps=1
+  )
+
+  @tf.function(
+    input_signature=[tf.TensorSpec([None, 3], tf.float64)], autograph=False
+  )
+  def one_step(start):
+    with block_fits.promised(kernel):
+      results = kernel.bootstrap_results(start)
+    return kernel.one_step(start, results, seed=(1, 2))[0]
+
+  assert one_step(tf.ones([4, 3], tf.float64)).shape == [4, 3]
+
+
+# Momenta kept behind a map: the joint law, and maps that take none.
+
+
+_NUM_CHAINS, _NUM_STEPS = 50_000, 10
+
+
+def _largest_z_score_kept():
+  """Returns that of bounded functions of states, momenta and uniforms.
+
+  Ten steps behind a map of the wrong slope, from exact draws.
+  """
+  kernel = tfpa.transport_adaptive_hamiltonian(
+    funnels.funnel,
+    0,
+    num_leapfrog_steps=(4, 6),
+    transport=funnels.fixed(slope=0.5),
+    step_size=0.8,
+    keep_momentum=True,
+  )
+  state = funnels.exact_draws(_NUM_CHAINS)
+  results = kernel.bootstrap_results(state)
+  step = tf.function(kernel.one_step, autograph=False)
+  accepted = []
+  for i in range(_NUM_STEPS):
+    state, results = step(state, results, tf.constant([i, 5]))
+    accepted.append(np.mean(results.inner_results.is_accepted))
+  assert 0.1 < np.mean(accepted) < 0.95
+  kept = results.inner_results.extra
+  found = _statistics(state, kept.velocity.numpy(), kept.uniform.numpy())
+  rng, num_draws = np.random.default_rng(3), 10 * _NUM_CHAINS
+  expected = _statistics(
+    funnels.exact_draws(num_draws, seed=4),
+    rng.normal(size=(num_draws, 3)),
+    rng.uniform(-1.0, 1.0, num_draws),
+  )
+  error = found.var(axis=0) / _NUM_CHAINS + expected.var(axis=0) / num_draws
+  return np.abs((found.mean(0) - expected.mean(0)) / error**0.5).max()
+
+
+def _statistics(state, velocity, uniform):
+  x = np.array(state)
+  x[:, 1:] *= np.exp(-x[:, :1])
+  flat = np.tanh(np.concatenate([x, velocity, uniform[:, None]], axis=1))
+  pairs = flat[:, :, None] * flat[:, None]
+  rows, columns = np.triu_indices(flat.shape[1])
+  return np.concatenate([flat, pairs[:, rows, columns]], axis=1)
+
+
+def test_exact_draws_and_momenta_stay_exact_behind_a_map():
+  assert _largest_z_score_kept() < 4.5  # Of 35; the seeds are fixed.
+
+
+@pytest.mark.full
+def test_the_law_of_kept_momenta_is_lost_without_the_log_det(monkeypatch):
+  correction = property(lambda end: end.kinetic[1] - end.kinetic[0])
+  monkeypatch.setattr(leapfrog.End, 'correction', correction)
+  assert _largest_z_score_kept() > 9.0

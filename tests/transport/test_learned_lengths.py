@@ -210,25 +210,3 @@ def test_a_number_is_that_of_every_step_and_a_pair_is_drawn_from():
     )
     assert kernel.proposal.max_num_leapfrog_steps is None
     assert tfpa.cost_per_step(kernel, True).gradient == mean
-
-
-@pytest.mark.parametrize(
-  'arguments, message',
-  [
-    (
-      dict(num_leapfrog_steps=5, max_num_leapfrog_steps=9, transport=fixed()),
-      'Leave one of them',
-    ),
-    (dict(num_leapfrog_steps=(4, 2), transport=fixed()), 'fewest, most'),
-    (dict(max_num_leapfrog_steps=0, transport=fixed()), 'positive int'),
-    (dict(), '`real_nvp` learns by gradient.*`num_leapfrog_steps=5` alone'),
-    (dict(num_leapfrog_steps=(1, 3)), 'trajectories of one length'),
-    (
-      dict(num_leapfrog_steps=5, max_num_leapfrog_steps=9),
-      'of one length.*`max_num_leapfrog_steps=9`.*`num_leapfrog_steps=5` alone',
-    ),
-  ],
-)
-def test_numbers_that_do_not_go_together_are_refused(arguments, message):
-  with pytest.raises(ValueError, match=message):
-    tfpa.transport_adaptive_hamiltonian(funnel, 10, **arguments)

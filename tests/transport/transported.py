@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.contracts import targets
 from tfp_adaptive.transport import hamiltonian as module
 
 __all__ = [
@@ -35,11 +36,7 @@ def banana(x):
 
 
 def gradient(x):
-  x = tf.constant(x)
-  with tf.GradientTape() as tape:
-    tape.watch(x)
-    value = banana(x)
-  return tape.gradient(value, x).numpy()
+  return targets.value_and_gradient(banana, tf.constant(x))[1]
 
 
 def draws(num_draws, seed=0):

@@ -19,7 +19,6 @@ from experiments.__main__ import app
 from experiments.data import datasets
 from experiments.data import posteriordb
 from experiments.data import readers
-from experiments.data.sources import BUNDLED
 from experiments.data.sources import checksum
 from experiments.data.sources import COUNTS
 from experiments.data.sources import File
@@ -156,15 +155,6 @@ def test_mnist_is_all_digits_or_the_training_fives_and_sixes(tmp_path):
   np.testing.assert_array_equal(labels, [True, False])
 
 
-def test_wine_comes_with_scikit_learn(publish):
-  inputs, labels = datasets.load('wine')
-  # Alcohol of the first bottle; 71 of the 178 are of the second cultivar.
-  assert inputs.shape == (178, 9) and inputs[0, 0] == 14.23
-  assert labels.sum() == 71
-  for name in BUNDLED:
-    assert 'nothing to download' in _command(name).stdout
-
-
 def test_a_set_is_written_once_and_then_kept(publish, tmp_path):
   publish({'heart.zip': TEXT})
   said = _obtain()
@@ -276,28 +266,6 @@ def test_a_full_disk_leaves_nothing_behind(publish, monkeypatch):
     with pytest.raises(StorageError, match='No space left.*--data-dir'):
       _obtain()
   assert not os.listdir('data')
-
-
-def test_the_command_takes_the_folder_given_or_the_variables_or_data(
-  publish, monkeypatch, tmp_path
-):
-  publish({'heart.zip': TEXT})
-  assert re.search('heart .*4 x 2 .*not here', _command().stdout)
-  assert 'Data folder: data' in _command('heart').stdout
-  assert re.search(r'heart .*here: heart\.npz .*CC BY', _command().stdout)
-  monkeypatch.setenv(datasets.DATA_DIR_VARIABLE, str(tmp_path / 'variable'))
-  # A set that cannot be had keeps no other away.
-  for name in set(SOURCES) - {'heart', *BUNDLED}:
-    monkeypatch.setitem(
-      SOURCES, name, SOURCES[name].model_copy(update={'files': ()})
-    )
-  result = _command('--all')
-  assert result.exit_code == 2
-  assert re.search('missing: .*german', result.stderr)
-  assert not re.search('missing: .*heart', result.stderr)
-  assert _command('heart', '--data-dir', 'given/deep').exit_code == 0
-  for folder in ('data', 'variable', 'given/deep'):
-    assert os.path.isfile(f'{folder}/heart.npz')
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Models in three languages: the same data, and the same densities."""
 
-import inspect
 import pathlib
 
 import numpy as np
@@ -17,23 +16,7 @@ _DENSITIES = _ROOT / 'records' / 'rivals_densities.jsonl'
 # Data that are not bundled.
 _WITH_DATA = {'heart', 'german'}
 _BUNDLED = sorted(set(models.MODELS) - _WITH_DATA)
-_LANGUAGES = ('tfp_model', 'numpyro_model', 'pymc_model')
 _MOST_ERRORS = 4.0  # Standard errors.
-
-
-@pytest.mark.parametrize('name', models.MODELS)
-def test_a_model_is_written_in_three_languages_with_the_same_data(name):
-  module = models.load(name)
-  first, *others = (
-    list(inspect.signature(getattr(module, language)).parameters)
-    for language in _LANGUAGES
-  )
-  assert first == others[0] == others[1]
-  if name not in _WITH_DATA:
-    assert first == list(module.data())
-  # The file that other interpreters read.
-  text = pathlib.Path(models.path(name)).read_text()
-  assert all(f'def {language}(' in text for language in _LANGUAGES)
 
 
 @pytest.mark.full

@@ -1,7 +1,6 @@
 """Configs are refused before any computing, with key, value and way out."""
 
 import copy
-import json
 import pathlib
 
 import pytest
@@ -117,23 +116,6 @@ def test_impossible_combinations_are_refused_while_planning(changes, words):
     assert word in str(refusal.value)
 
 
-def _written(tmp_path, values=None):
-  path = tmp_path / 'small.yaml'
-  path.write_text(yaml.safe_dump(values or VALUES))
-  return path
-
-
-def test_overrides_reach_into_lists_and_keep_types(tmp_path):
-  config = configs.load_config(
-    _written(tmp_path),
-    ['methods.1.target_accept_prob=65e-2', 'num_chains=7', 'init.kind=zeros'],
-  )
-  assert config.methods[1].target_accept_prob == 0.65
-  assert config.num_chains == 7
-  assert config.init.kind == 'zeros'
-  assert config.methods[1].num_leapfrog_steps == 3
-
-
 @pytest.mark.parametrize(
   'line, word',
   [
@@ -178,33 +160,6 @@ def test_a_value_of_another_kind_is_refused_with_its_key(path, value):
     configs.parse_config(_changed(path, value))
   *_, key = (key for key in path if isinstance(key, str))
   assert key in str(refusal.value) and len(str(refusal.value)) <= 600
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.text())
-@example('\\$$')
-@example('a\x85b')
-def test_a_label_is_kept_as_it_is_or_refused(label):
-  try:
-    config = configs.parse_config(_changed(['methods', 0, 'label'], label))
-  except ConfigError as error:
-    assert 'label' in str(error)
-    return
-  assert config.labels()[0] == label
-  again = json.loads(json.dumps(config.model_dump(mode='json')))
-  assert configs.parse_config(again) == config
-
-
-def test_smoke_shrinks_counts_and_keeps_the_rest():
-  values = _changed(['methods', 0, 'num_results'], 10**6)
-  values.update(num_repeats=10, num_chains=50, num_steps_between_results=9)
-  config = configs.smoke(configs.parse_config(values))
-  assert config.num_repeats == 1
-  assert config.num_chains == 2
-  assert config.num_steps_between_results == 0
-  assert config.methods[0].num_results == 20
-  assert config.methods[1].num_leapfrog_steps == 3
-  assert config.num_adaptation_steps == 10
 
 
 def test_a_list_of_leapfrog_steps_is_one_method_each():

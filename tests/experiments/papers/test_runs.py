@@ -8,15 +8,15 @@ import pytest
 import xarray as xr
 import yaml
 
-from experiments.data.sources import SOURCES
-from experiments.papers import cell
 from experiments.papers import config as configs
 from experiments.papers import config_study
 from experiments.papers import starts
+from experiments.run import engine
+from experiments.run import find
 from experiments.run import store
 from experiments.run import tasks
 from experiments.run.find import Found
-from tests.experiments.papers.runs import run_here
+from experiments.run.study import Work
 
 CONFIG_DIR = pathlib.Path(__file__).resolve().parents[3] / 'configs'
 # Those of the panel are of another kind; test_panel.py has them.
@@ -62,10 +62,10 @@ def _with_methods(config, methods):
 
 
 def _smoke_plan():
-  """Yields (path, methods): the first of a target, and those not yet seen.
+  """Yields (path, config, methods): the first of a target, and new ones.
 
   Compiling a method takes seconds: one of each kind is enough. Windowed NUTS
-  takes a minute and has a test of its own.
+  takes a minute, and runs in the test of the quickstart.
   """
   seen, pairs = {'windowed_nuts'}, set()
   for path in SELF_CONTAINED:
@@ -105,24 +105,6 @@ def test_self_contained_config_runs_in_smoke_size(
   drawn = {file.stem for file in (tmp_path / 'figures').glob('*.png')}
   assert {'traces', 'log_density', 'efficiency'} <= drawn
   assert ('diagonal' in drawn) == config.trace_diagonal
-
-
-@pytest.mark.nightly
-def test_windowed_nuts_runs_on_a_plain_density(tmp_path):
-  values = {
-    'name': 'windowed',
-    'target': {'name': 'spectrum_gaussian', 'variances': [1.0, 4.0]},
-    'methods': [{'name': 'windowed_nuts', 'max_tree_depth': 3}],
-    'num_chains': 8,
-    'num_adaptation_steps': 40,
-    'num_results': 20,
-    'jit_compile': False,
-  }
-  (one,) = run_here(configs.parse_config(values), tmp_path)
-  assert one.error is None
-  assert one.record['calls']['sampling']['gradient'] >= 8 * 20
-  # Five standard errors: two coordinates, known mean.
-  assert one.record['max_mean_z_score'] < 5
 
 
 @pytest.fixture
@@ -168,19 +150,6 @@ def test_a_cell_that_was_lost_runs_again_to_the_same_draws(tiny, tmp_path):
   assert again.record['max_mean_z_score'] < 5
 
 
-def test_a_failed_method_is_a_row(tiny, tmp_path, monkeypatch):
-  def fail(*_, **__):
-    raise FloatingPointError('nothing left')
-
-  monkeypatch.setattr(cell, 'sample', fail)
-  records = run_here(configs.load_config(tiny), tmp_path)
-  assert {one.status for one in records} == {'failed'}
-  assert records[0].error.startswith('FloatingPointError: nothing left')
-  report = (tmp_path / 'report.md').read_text()
-  assert 'MALA failed: FloatingPointError: nothing left' in report
-  assert not (tmp_path / 'figures').exists()
-
-
 @pytest.mark.full
 def test_a_disk_that_fills_up_costs_the_block_in_progress(
   tiny, tmp_path, monkeypatch
@@ -209,45 +178,6 @@ def test_a_disk_that_fills_up_costs_the_block_in_progress(
   assert again.record['is_continued'] and not whole.record['is_continued']
   assert again.record['ess'] == whole.record['ess']
   assert again.record['rhat_max'] == whole.record['rhat_max']
-
-
-def _write_data(folder, name):
-  rng = np.random.default_rng(0)
-  rows, columns = SOURCES[name].shape
-  np.savez(
-    folder / f'{name}.npz',
-    X=rng.normal(size=(rows, columns)),
-    y=rng.integers(0, 2, size=rows),
-  )
-
-
-@pytest.mark.full
-def test_classification_config_runs_on_a_local_copy(tmp_path):
-  _write_data(tmp_path, 'ripley')
-  path = CONFIG_DIR / 'auxiliary_gradient' / 'gp_ripley.yaml'
-  config = configs.smoke(configs.load_config(path))
-  config = _with_methods(config, config.methods[:1])
-  (one,) = run_here(config, tmp_path / 'run', tmp_path)
-  assert one.status == 'finished', one.error
-
-
-@pytest.mark.parametrize(
-  'path',
-  sorted((CONFIG_DIR / 'auxiliary_gradient').glob('*.yaml')),
-  ids=lambda path: path.stem,
-)
-def test_every_latent_gaussian_config_can_be_planned(path, tmp_path):
-  config = configs.smoke(_load(path))
-  if getattr(config.target, 'dataset', None) == 'mnist':
-    rng = np.random.default_rng(0)
-    images, labels = rng.integers(0, 256, [30, 784]), np.arange(30) % 10
-    np.savez(tmp_path / 'mnist.npz', X=images, y=labels)
-  elif _needs_data(config.target):
-    _write_data(tmp_path, config.target.dataset)
-  plan = config_study.make_plan(config, str(tmp_path))
-  assert len(plan.methods) == len(config.methods)
-  is_latent = plan.target.latent is not None
-  assert is_latent or plan.target.hierarchy is not None
 
 
 def test_climbing_ends_nearer_to_the_mode(tiny):
@@ -290,3 +220,19 @@ def test_a_key_holds_what_decides_the_draws_of_a_method(tiny):
     assert (
       keys['gadMALAf'] not in _keys(configs.load_config(tiny, changed)).values()
     )
+
+
+# Runs of a config in this process, for the tests of several rooms.
+
+
+def run_here(config, folder, data_dir=None) -> list[store.Record]:
+  """Runs all cells of a config, writes tables and figures, returns records."""
+  folder = pathlib.Path(folder)
+  study = config_study.study(config)
+  found = find.Found(config.name, study, study.settings())
+  data_dir = None if data_dir is None else str(data_dir)
+  cells = tasks.cells(found)
+  engine.run_cells(engine.Job('', str(folder), data_dir=data_dir), found, cells)
+  records = engine.current(folder, cells)
+  study.finish(folder, records, Work(found.settings, folder, data_dir))
+  return records

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from experiments.papers import learned
 from experiments.papers import tables
 from experiments.run.store import Record
 
@@ -45,44 +46,54 @@ def test_a_table_holds_means_and_deviations_over_repeats():
   assert r'b failed: E: \| no Traceback' in text
 
 
+# Figures: labels as they are, and sweeps grouped by what they share.
+
+
+# Condition numbers and images of factors, dense and diagonal alike.
+
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize('is_factor_dense', [False, True])
+@pytest.mark.parametrize('is_covariance_dense', [False, True])
+def test_diagonals_mean_the_same_as_their_matrices(
+  is_factor_dense, is_covariance_dense
+):
+  factor, variances = np.array([1.0, 2.0, 3.0]), np.array([4.0, 4.0, 9.0])
+  number = learned.condition_number(
+    np.diag(factor) if is_factor_dense else factor,
+    np.diag(variances) if is_covariance_dense else variances,
+  )
+  assert number == pytest.approx(4)
+
+
+def test_images_are_the_corners_of_covariance_and_precision():
+  factor = np.tril(0.05 * RNG.normal(size=(150, 150))) + np.eye(150)
+  covariance = factor @ factor.T
+  images = learned.images(factor)
+  expected = {'covariance': covariance, 'precision': np.linalg.inv(covariance)}
+  for name, matrix in expected.items():
+    for end, part in (('first', slice(100)), ('last', slice(50, 150))):
+      np.testing.assert_allclose(
+        images[f'{name}_{end}'], matrix[part, part], rtol=1e-4, atol=1e-4
+      )
+
+
 @pytest.mark.parametrize(
-  'records, shown',
+  'factor',
   [
-    # Chains that are stuck apart have a huge R-hat.
-    ([{'rhat_max': 1.3e16, 'rhat_median': 7.0}], '| > 1000, 7.000 |'),
-    ([{}, {'rhat_max': None}], '| > 1000, 1.002 |'),
-    ([{'is_factor_singular': True}] * 2, '| 7.40, 2 singular |'),
-    (
-      [
-        {'is_factor_singular': True},
-        {'is_factor_singular': False, 'learned_condition_number': 1.5},
-      ],
-      '| 7.40, 1.50 (1 singular) |',
-    ),
+    np.diag([1.0, 0.0, 2.0]),
+    np.array([1.0, 0.0, 2.0]),
+    np.array([1.0, np.inf, 2.0]),
+    np.full([3, 3], np.nan),
   ],
+  ids=['dense', 'diagonal', 'infinite', 'not a number'],
 )
-def test_odd_numbers_are_told(records, shown):
-  found = [
-    _record('a', i, 1, 1, **changes) for i, changes in enumerate(records)
-  ]
-  assert shown in tables.to_markdown('x', found)
-
-
-def test_a_latent_run_has_columns_of_its_own():
-  calls = {'adaptation': {'target': 1, 'gradient': 0}}
-  calls['sampling'] = {'target': 4, 'gradient': 4}
-  plain = tables.to_markdown('x', [_record('a', 0, 1, 1)])
-  latent = _record('a', 0, 1, 1, step_size=0.05, calls=calls)
-  text = tables.to_markdown('x', [latent])
-  assert '| Learned delta | Likelihood, gradient calls | Compile(s) |' in text
-  assert '| 0.05 | 5, 4 | 9.0 | 1 |' in text
-  assert 'Learned delta' not in plain
-
-
-def test_moments_are_compared_below():
-  known = {'worst_mean_z': -1.25, 'worst_deviation_z': None}
-  scalar = {'mean': 1, 'known_mean': 2, 'deviation': 3, 'known_deviation': 4}
-  moments = {'a': {'size': 1, **scalar, **known}, 'b': {'size': 9, **known}}
-  text = tables.to_markdown('x', [_record('m', 0, 1, 1, moments=moments)])
-  assert '| m | a | 1.0000, 2.0000 | 3.0000, 4.0000 | -1.2 | - |' in text
-  assert '| m | b | worst of 9 | - | -1.2 | - |' in text
+@pytest.mark.parametrize('covariance', [np.ones(3), np.eye(3)])
+def test_the_condition_number_of_a_singular_factor_is_infinite(
+  factor, covariance
+):
+  assert learned.is_singular(factor)
+  assert learned.condition_number(factor, covariance) == np.inf
+  assert not learned.is_singular(np.diag([1.0, 1e-200, 2.0]))

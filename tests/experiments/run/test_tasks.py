@@ -99,18 +99,3 @@ def test_a_key_changes_with_all_that_decides_the_numbers():
   assert one.key != two.key
   again = tasks.cells(_found(key=lambda case: min(case, 1)))
   assert again[0] == one and again[1].key == one.key
-
-
-def test_settings_are_read_as_yaml_and_checked():
-  found = find.load(TINY, ['num_cases=2', 'scale=1e-3'])
-  assert (found.settings.num_cases, found.settings.scale) == (2, 1e-3)
-  names = [cell.case for cell in tasks.cells(found)]
-  assert names == 2 * ['case 0 | a/b'] + 2 * ['case 1 | a/b']
-  assert find.load(TINY, is_smoke=True).settings.num_cases == 1
-  for override, word in (
-    ('numcases=2', 'did you mean'),
-    ('num_cases=many', 'valid integer'),
-    ('num_cases', 'write key=value'),
-  ):
-    with pytest.raises(ConfigError, match=word):
-      find.load(TINY, [override])

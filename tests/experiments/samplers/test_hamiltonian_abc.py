@@ -1,16 +1,12 @@
 """Hamiltonian ABC where its synthetic likelihood is exact, and where not."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.papers import config as configs
 from experiments.samplers import hamiltonian_abc
-from experiments.targets import banana
 from experiments.targets import simulator as simulators
 from experiments.targets import skew_normal_abc
-from experiments.targets.base import BuildContext
 
 _TOLERANCE = 0.5
 _VARIANCE = 1 + _TOLERANCE**2
@@ -120,23 +116,3 @@ def test_random_numbers_stick_until_new_ones_are_accepted():
   is_same = np.all(before.noise == after.noise, axis=(0, 2))
   np.testing.assert_array_equal(is_same, ~after.is_refreshed.numpy())
   assert 5 < is_same.sum() < 45
-
-
-def test_method_takes_simulated_targets_only_and_counts_in_their_units():
-  config = configs.parse_config(
-    {
-      'name': 'x',
-      'target': {'name': 'skew_normal_abc', 'num_simulations': 10},
-      'methods': [{'name': 'hamiltonian_abc'}],
-      'num_adaptation_steps': 0,
-      'num_results': 4,
-    }
-  )
-  entry = config.methods[0]
-  target = config.target.build(BuildContext('float32'))
-  entry.check_target(target)
-  method = entry.build(target, None)
-  assert method.frozen_cost.target == 2 * 50 + 2
-  assert method.kernel.parameters['num_simulations'] == 10
-  with pytest.raises(ValueError, match='banana has no simulator'):
-    entry.check_target(banana.banana_target(2, 0.1))

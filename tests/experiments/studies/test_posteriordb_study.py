@@ -6,9 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from experiments.models import posteriordb
 from experiments.models.posteriordb import reference as reference_lib
-from experiments.run.errors import DataError
 from experiments.run.study import Work
 from experiments.samplers import on_models
 from experiments.studies import posteriordb as study
@@ -103,41 +101,6 @@ def _work(tmp_path, python=None, **settings):
   return Work(
     study.STUDY.settings(**settings), tmp_path, data_dir=tmp_path, python=python
   )
-
-
-def test_a_folder_without_data_names_the_command(tmp_path):
-  for call in (
-    lambda: reference_lib.load(_NAME, tmp_path),
-    lambda: posteriordb.build(_NAME, tmp_path),
-    lambda: study.STUDY.prepare(_work(tmp_path)),
-    lambda: study.STUDY.run((_NAME, on_models.OURS), 0, _work(tmp_path)),
-  ):
-    with pytest.raises(DataError, match='python -m experiments data posterior'):
-      call()
-  with pytest.raises(DataError, match='kidscore_momhs.stan is not there'):
-    posteriordb.program(_NAME, tmp_path)
-
-
-def _outcome(own_converged=None, **more):
-  trace = {'diverging': np.arange(8000).reshape(1000, 8) < 3}
-  cost = {'seconds': 10.0, 'cpu_seconds': 9.0, 'peak_bytes': 2.0**30}
-  return on_models.Outcome(
-    {}, trace, 1e5, 4e4, 'map', own_converged, cost, more
-  )
-
-
-def test_a_record_has_the_verdict_of_the_sampler_and_that_of_all():
-  own = _outcome(False, failed=['R-hat'])
-  record = study.judged(_NAME, own, _draws(), _EXACT)
-  assert not record['converged'] and record['is_enough']
-  assert record['structure'] == 'map' and record['failed'] == ['R-hat']
-  assert record['num_draws'] == 1000 and record['num_chains'] == 8
-  assert record['gradients'] == 8e5 and record['num_diverging'] == 3
-  assert record['wall_seconds'] == 10.0 and record['cpu_seconds'] == 9.0
-  # A sampler without a verdict gets that of all.
-  assert study.judged(_NAME, _outcome(), _draws(), _EXACT)['converged']
-  few = {name: part[:40] for name, part in _draws().items()}
-  assert not study.judged(_NAME, _outcome(), few, _EXACT)['converged']
 
 
 @pytest.mark.nightly

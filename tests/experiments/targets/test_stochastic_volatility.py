@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import tensorflow as tf
+import tensorflow_probability as tfp
 from inference_gym.internal import data as gym_data
 
 from experiments.targets import autoregression
@@ -105,17 +106,11 @@ def test_second_derivatives_compile(form):
   v = tf.constant(np.random.default_rng(1).normal(size=x.shape))
 
   def gradient(x):
-    with tf.GradientTape() as tape:
-      tape.watch(x)
-      value = target.target_log_prob_fn(x)
-    return tape.gradient(value, x)
+    return tfp.math.value_and_gradient(target.target_log_prob_fn, x)[1]
 
   @tf.function(jit_compile=True, autograph=False)
   def hessian_vector(x, v):
-    with tf.GradientTape() as tape:
-      tape.watch(x)
-      inner = tf.reduce_sum(gradient(x) * tf.stop_gradient(v))
-    return tape.gradient(inner, x)
+    return tfp.math.value_and_gradient(lambda x: gradient(x) * v, x)[1]
 
   compiled = tf.function(gradient, jit_compile=True, autograph=False)
   step = 1e-5
@@ -153,11 +148,9 @@ def test_autoregression_has_the_gradient_of_the_dense_inverse(mode):
   persistence = np.array([[0.9], [-0.5]])
 
   def gradient(*inputs):
-    with tf.GradientTape() as tape:
-      tape.watch(inputs)
-      path = autoregression.autoregress(*inputs)
-      value = tf.reduce_sum(path * cotangent)
-    return tape.gradient(value, inputs)
+    return tfp.math.value_and_gradient(
+      lambda *inputs: cotangent * autoregression.autoregress(*inputs), inputs
+    )[1]
 
   if mode != 'eager':
     compile_it = mode == 'compiled'

@@ -2,6 +2,7 @@
 
 import inference_gym.using_tensorflow as gym
 import numpy as np
+import pydantic
 import pytest
 import scipy.linalg
 import scipy.stats
@@ -13,9 +14,13 @@ from experiments.papers import config as configs
 from experiments.targets import banana
 from experiments.targets import cox_process
 from experiments.targets import gaussians
+from experiments.targets import gp_hierarchy
 from experiments.targets import log_gaussian_cox
 from experiments.targets import logistic_regression
+from experiments.targets import stochastic_volatility
 from experiments.targets.base import BuildContext
+from experiments.targets.random_draws import standard_normals
+from experiments.targets.registry import TARGETS
 
 
 def _build(dtype='float64', **target):
@@ -110,10 +115,7 @@ def test_gym_density_counts_the_jacobian_of_the_bijector():
   draws = built.sample_prior(4, 0)
   assert draws.shape == (4, 10)
   x = tf.constant(draws)
-  with tf.GradientTape() as tape:
-    tape.watch(x)
-    value = built.target_log_prob_fn(x)
-  gradient = tape.gradient(value, x).numpy()
+  value, gradient = tfp.math.value_and_gradient(built.target_log_prob_fn, x)
   step = 1e-2 * np.eye(10, dtype=np.float32)[2]
   difference = (
     built.target_log_prob_fn(x + step) - built.target_log_prob_fn(x - step)
@@ -247,3 +249,89 @@ def test_cox_process_metrics_are_fisher_information_plus_prior_precision():
     error = abs(diagonal[0, 0] - intensity.mean())
     is_fisher = error < 5 * intensity.std() / 1e3
     assert is_fisher == (name == 'expected_fisher')
+
+
+# Normals of a seed: their law, and one value however they are run.
+
+
+def test_draws_are_standard_normal():
+  draws = standard_normals([50000], tf.constant([1, 2])).numpy()
+  assert scipy.stats.kstest(draws, 'norm').pvalue > 1e-3
+  # Power: a scale that is off by five per cent.
+  assert scipy.stats.kstest(1.05 * draws, 'norm').pvalue < 1e-3
+
+
+def test_compiled_draws_are_the_eager_ones_of_the_seed():
+  def draw(seed):
+    return standard_normals([3, 7], seed)
+
+  compiled = tf.function(draw, jit_compile=True, autograph=False)
+  first = draw(tf.constant([1, 2]))
+  np.testing.assert_allclose(compiled(tf.constant([1, 2])), first, rtol=1e-10)
+  assert not np.any(np.isclose(draw(tf.constant([1, 3])), first))
+
+
+# Latent Gaussian models with hyperparameters: their pieces fit together.
+
+
+def _log_joint(hierarchy, states):
+  """Returns f(x) + log N(x | theta) + log p(theta) of states, [n]."""
+  x, theta = hierarchy.split(tf.constant(states))
+  prior = hierarchy.prior_fn(theta)
+  density = prior.covariance(prior.params).log_prob(
+    prior.to_coordinates(prior.params, x)
+  )
+  return (
+    hierarchy.log_likelihood_fn(x)
+    + density
+    + hierarchy.hyper_log_prob_fn(theta)
+  ).numpy()
+
+
+def _check_pieces(target, states, atol):
+  """Checks that pieces add up to the density, but for a constant."""
+  whole = target.target_log_prob_fn(tf.constant(states)).numpy()
+  gap = _log_joint(target.hierarchy, states) - whole
+  np.testing.assert_allclose(gap, gap[0], atol=atol)
+  # The densities themselves differ between these states.
+  assert np.ptp(whole) > 1.0
+
+
+def test_pieces_of_stochastic_volatility_add_up_to_its_density():
+  rng = np.random.default_rng(0)
+  target = stochastic_volatility.stochastic_volatility_target(
+    rng.normal(size=30), 'centered', dtype='float64'
+  )
+  states = target.suggested_start + 0.3 * rng.normal(size=(5, 33))
+  _check_pieces(target, states, 1e-9)
+
+
+def test_pieces_of_the_gyms_cox_process_add_up_to_its_density():
+  target = (
+    pydantic.TypeAdapter(TARGETS.union())
+    .validate_python({'name': 'SyntheticLogGaussianCoxProcess'})
+    .build(BuildContext('float64'))
+  )
+  states = target.sample_prior(4, 0)
+  _check_pieces(target, states, 1e-6)
+  split = [part.numpy() for part in target.hierarchy.split(tf.constant(states))]
+  np.testing.assert_array_equal(target.hierarchy.join(*split), states)
+
+
+def test_gp_hierarchy_has_the_dense_density():
+  rng = np.random.default_rng(1)
+  inputs, labels = rng.normal(size=(6, 2)), np.array([0, 1, 1, 0, 1, 0])
+  target = gp_hierarchy.gp_hierarchy_target(
+    'tiny', inputs, labels, jitter=0.01, hyper_deviation=3.0
+  )
+  states = rng.normal(size=(2, 8))
+  for state, got in zip(states, _log_joint(target.hierarchy, states)):
+    x, theta = state[:6], state[6:]
+    squares = np.sum((inputs[:, None] - inputs) ** 2, axis=-1)
+    shape = np.exp(-0.5 * squares / np.exp(2.0 * theta[1]))
+    matrix = np.exp(2.0 * theta[0]) * (shape + 0.01 * np.eye(6))
+    expected = -0.5 * x @ np.linalg.solve(matrix, x)
+    expected -= 0.5 * np.linalg.slogdet(2.0 * np.pi * matrix)[1]
+    expected -= np.sum(np.log1p(np.exp(np.where(labels, -x, x))))
+    expected -= 0.5 * np.sum((theta / 3.0) ** 2)
+    assert got == pytest.approx(expected, abs=1e-9)

@@ -176,6 +176,27 @@ def _walk(scale):
   return 1.44 + np.asarray(scale)[..., None, None] ** 2 * steps
 
 
+def _precision(order, batch=()):
+  """Returns a precision of so many bands above the diagonal, [..., 6, 6]."""
+  rng = np.random.default_rng(order)
+  factor = np.triu(rng.normal(size=(*batch, 6, 6)))
+  factor -= np.triu(factor, order + 1)
+  return np.swapaxes(factor, -1, -2) @ factor + 0.3 * np.eye(6)
+
+
+def _banded(order, batch=()):
+  """Returns the structure of a banded precision."""
+  precision = _precision(order, batch)
+  bands = [np.diagonal(precision, k, -2, -1) for k in range(order + 1)]
+  return Structure(
+    lambda dtype: gaussian_priors.markov(
+      tuple(tf.constant(band, dtype) for band in bands), mean=_MEAN
+    ),
+    np.linalg.inv(precision),
+    _MEAN,
+  )
+
+
 def _autoregression(dtype):
   return gaussian_priors.autoregression(
     tf.constant(_COEFFICIENTS, dtype), 0.6, 5, mean=[[1.0], [-1.0]]
@@ -254,10 +275,10 @@ STRUCTURES = dict(
   markov=Structure(
     lambda dtype: _markov(dtype, 0.6), _walk(0.6), np.full(5, 0.5)
   ),
+  banded=_banded(3),
+  banded_by_chain=_banded(2, (2,)),
   autoregression_by_chain=Structure(
-    _autoregression,
-    _AUTOREGRESSION,
-    np.array([[1.0], [-1.0]]) + np.zeros(5),
+    _autoregression, _AUTOREGRESSION, np.array([[1.0], [-1.0]]) + np.zeros(5)
   ),
   side_by_side=Structure(
     lambda dtype: gaussian_priors.block(

@@ -1,6 +1,4 @@
-"""Priors of banded precision: against dense algebra, laws and theorems."""
-
-import functools
+"""Priors of banded precision: both forms, laws and theorems."""
 
 import numpy as np
 import pytest
@@ -14,9 +12,6 @@ _D = 9
 _T = 0.35  # Variance of the smoother.
 _MEAN = np.linspace(-1.0, 1.0, _D)
 priors = tfpa.gaussian_priors
-
-each_order = pytest.mark.parametrize('order', [1, 2, 3])
-each_batch = pytest.mark.parametrize('batch', [(), (2,)], ids=['one', 'chains'])
 
 
 def _precision(order, batch=(), size=_D):
@@ -37,21 +32,6 @@ def _rows(seed=0, shape=(2, _D)):
   return np.random.default_rng(seed).normal(size=shape)
 
 
-def _times(matrix, rows):
-  return np.einsum('...ij,...j->...i', matrix, rows)
-
-
-def _log_normal(rows, covariance):
-  covariance = np.broadcast_to(covariance, rows.shape + rows.shape[-1:])
-  return np.array(
-    [
-      -0.5 * (r @ np.linalg.solve(c, r) + np.linalg.slogdet(2 * np.pi * c)[1])
-      for r, c in zip(rows, covariance)
-    ]
-  )
-
-
-@functools.cache
 def _prior(order, batch):
   bands = _bands(_precision(order, batch), order)
   return priors.markov(bands, mean=_MEAN)
@@ -89,43 +69,13 @@ def _everything(prior):
   return compute
 
 
-def _dense(precision, x):
-  covariance = np.linalg.inv(precision)
-  gain = covariance @ np.linalg.inv(covariance + _T * np.eye(_D))
-  return dict(
-    coordinates=x - _MEAN,
-    back=x,
-    pull=x,
-    multiply=_times(covariance, x),
-    solve=_times(precision, x),
-    log_prob=_log_normal(x, covariance),
-    gain=_times(gain, x),
-    solve_marginal=_times(np.linalg.inv(np.eye(_D) + gain), x),
-    log_marginal=_log_normal(x, covariance + _T * np.eye(_D)),
-    draw_mean=_times(gain, x),
-    draw_marginal_mean=_times(gain, x),
-  )
-
-
-@each_batch
-@each_order
-def test_every_function_is_that_of_dense_algebra(order, batch):
-  prior = _prior(order, batch)
-  x, e = _rows(1), _rows(2)
-  found = _everything(prior)(prior.params, tf.constant(x), tf.constant(e))
-  for name, expected in _dense(_precision(order, batch), x).items():
-    np.testing.assert_allclose(
-      found[name], expected, rtol=1e-10, atol=1e-10, err_msg=name
-    )
-
-
 @pytest.mark.parametrize('order, batch', [(1, ()), (2, (2,)), (3, ())])
 def test_parallel_form_gives_the_numbers_of_the_loop(order, batch, monkeypatch):
   x, e = tf.constant(_rows(1)), tf.constant(_rows(2))
   found = []
   for parallel in (False, True):
     _choose_form(monkeypatch, parallel)
-    prior = _prior.__wrapped__(order, batch)
+    prior = _prior(order, batch)
     found.append(_everything(prior)(prior.params, x, e))
   expected, by_scan = found
   for name, value in by_scan.items():
@@ -191,22 +141,6 @@ def test_started_processes_follow_their_recursion():
     np.testing.assert_allclose(
       _dense_covariance(prior), factor @ factor.T, rtol=1e-9, atol=1e-10
     )
-
-
-def test_processes_of_chains_have_their_own_hyperparameters():
-  persistence, scale = np.array([0.3, 0.95]), np.array([0.5, 2.0])
-  mean = np.array([[1.0], [-1.0]])
-  prior = priors.autoregression(
-    persistence[:, np.newaxis], scale, _D, mean=mean
-  )
-  x = _rows(3)
-  functions = prior.covariance(prior.params)
-  found = functions.log_prob(prior.to_coordinates(prior.params, x))
-  expected = [
-    _log_normal(row[np.newaxis] - m, _stationary_covariance([a], s, _D))[0]
-    for row, m, a, s in zip(x, mean, persistence, scale)
-  ]
-  np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
 def test_state_space_paths_have_the_covariance_of_their_recursion():

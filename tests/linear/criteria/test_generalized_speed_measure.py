@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import parts
+from tests.contracts import targets
 
 
 def _paper(**options):
@@ -25,13 +26,12 @@ def _at(log_accept_ratio, is_accepted=None):
 
 def _value_and_gradient(criterion, ratio, num_diverged=0):
   """Returns the values of chains with these log ratios, and their gradient."""
-  ratio = tf.constant(ratio, tf.float64)
+  state = criterion.init(parts.PROBLEM)
   moved = parts.transition(len(ratio), num_diverged)
-  with tf.GradientTape() as tape:
-    tape.watch(ratio)
-    moved = moved._replace(log_accept_ratio=ratio)
-    value = criterion.value(criterion.init(parts.PROBLEM), moved)
-  return value.numpy(), tape.gradient(value, ratio).numpy()
+  return targets.value_and_gradient(
+    lambda r: criterion.value(state, moved._replace(log_accept_ratio=r)),
+    tf.constant(ratio, tf.float64),
+  )
 
 
 def _updated(criterion, moved, slope=None):

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import parts
+from tests.contracts import targets
 from tfp_adaptive.linear.criteria import penalty as penalty_lib
 
 _THRESHOLD = 0.75
@@ -28,12 +29,11 @@ def _cost_and_slope(eigenvalues, **options):
   """Returns h(|mu|) and its derivative in mu, by the library's tape."""
   penalty = _penalty(**options)
   state = penalty.init(parts.PROBLEM)  # gamma = 1.
-  mu = tf.constant(eigenvalues, tf.float64)
-  with tf.GradientTape() as tape:
-    tape.watch(mu)
-    moved = _at(eigenvalues)._replace(jacobian_eigenvalue=mu)
-    value = penalty.value(state, moved)
-  return value.numpy(), tape.gradient(value, mu).numpy()
+  moved = _at(eigenvalues)
+  return targets.value_and_gradient(
+    lambda mu: penalty.value(state, moved._replace(jacobian_eigenvalue=mu)),
+    moved.jacobian_eigenvalue,
+  )
 
 
 def test_it_is_quadratic_then_linear_and_even():

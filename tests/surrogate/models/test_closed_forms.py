@@ -29,10 +29,7 @@ _SIGMA = 1.7
 _FORMS = {
   'lite': (lite_basis(_NUM_POINTS), _lite(_NUM_POINTS)),
   'few_centers': (lite_basis(8), _lite(_NUM_POINTS, 8)),
-  'finite': (
-    finite_basis(_NUM_FEATURES),
-    _finite(_NUM_POINTS, _NUM_FEATURES),
-  ),
+  'finite': (finite_basis(_NUM_FEATURES), _finite(_NUM_POINTS, _NUM_FEATURES)),
 }
 
 

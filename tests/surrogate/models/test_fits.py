@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfp_adaptive as tfpa
+from tests.surrogate import surrogates
 from tfp_adaptive.surrogate import weighted_points
 from tfp_adaptive.surrogate.models import kernel_exponential_family_finite
 from tfp_adaptive.surrogate.models import kernel_exponential_family_lite
 from tfp_adaptive.surrogate.models import score_matching
+from tfp_adaptive.surrogate.models import surrogate_frame
+from tfp_adaptive.surrogate.models.kernel_exponential_family_finite import (
+  _basis as finite_basis,
+)
 
 _SEED = (1, 2)
 _NAMES = ['lite', 'few_centers', 'finite']
@@ -186,3 +192,150 @@ def test_the_score_fades_outside_of_the_draws(name):
     for x in (points[:40], outside, 1e3 * outside)
   ]
   assert size[1] < 0.1 * size[0] and size[2] < 1e-3 * size[1] + 1e-300
+
+
+# Two surrogates in turn: whose score is followed.
+
+
+_POINTS = tf.constant(np.random.default_rng(0).normal(size=(64, 3)))
+_WEIGHTS = tf.fill([64], tf.constant(1.0 / 64, tf.float64))
+
+
+def _pair(num_first_fits):
+  first = surrogates.known(lambda x: 7.0 * x, num_points=64)
+  return tfpa.surrogates.in_turn(first, surrogates.gaussian(), num_first_fits)
+
+
+def test_the_second_is_followed_once_the_first_had_its_fits():
+  surrogate = _pair(num_first_fits=2)
+  gaussian = surrogates.gaussian()
+  x, seed = _POINTS[:5], tf.constant([0, 1])
+  params = surrogate.init(3, tf.float64, seed)
+  alone = gaussian.fit(
+    gaussian.init(3, tf.float64, seed), _POINTS, _WEIGHTS, seed
+  )
+  fit = tf.function(surrogate.fit, jit_compile=True)
+  score = tf.function(surrogate.score, jit_compile=True)
+  for num_fits in range(1, 5):
+    params = fit(params, _POINTS, _WEIGHTS, seed)
+    expected = 7.0 * x if num_fits <= 2 else gaussian.score(alone, x)
+    np.testing.assert_allclose(score(params, x), expected, rtol=1e-10)
+    np.testing.assert_allclose(surrogate.score(params, x), expected, rtol=1e-10)
+  np.testing.assert_allclose(
+    surrogate.log_prob(params, x), gaussian.log_prob(alone, x), rtol=1e-10
+  )
+  assert np.all(surrogate.is_inside(params, x) == gaussian.is_inside(alone, x))
+
+
+def test_draws_are_added_to_the_fit_that_is_followed():
+  surrogate = tfpa.surrogates.in_turn(
+    surrogates.gaussian(), surrogates.gaussian(online=True), num_first_fits=1
+  )
+  seed = tf.constant([0, 1])
+  params = surrogate.init(3, tf.float64, seed)
+  update = tf.function(surrogate.update, jit_compile=True)
+  counts = []
+  for _ in range(3):
+    params = surrogate.fit(params, _POINTS, _WEIGHTS, seed)
+    params = update(params, _POINTS[:4])
+    counts.append((int(params.first.num_updates), int(params.then.num_updates)))
+  assert counts == [(0, 0), (0, 1), (0, 2)]
+  assert _pair(1).update is None
+
+
+# Draws added to a fit: the coefficients of all draws in one batch.
+
+
+_NUM_POINTS, _NUM_FEATURES, _SIZE = 60, 30, 2
+
+
+@functools.cache
+def _fitted(dtype=tf.float64):
+  """Returns surrogate, params of a fit and the draws [n, d] it saw."""
+  surrogate = kernel_exponential_family_finite(
+    _NUM_POINTS, _NUM_FEATURES, online=True
+  )
+  points = tf.constant(_rows(_NUM_POINTS, 0), dtype)
+  weights = tf.fill([_NUM_POINTS], tf.constant(1 / _NUM_POINTS, dtype))
+  params = surrogate.init(_SIZE, dtype, _SEED)
+  return surrogate, surrogate.fit(params, points, weights, _SEED), points
+
+
+def _rows(num, seed):
+  """Returns draws of two bumps: no Gaussian, whose base needs no kernel."""
+  rng = np.random.default_rng(seed)
+  rows = rng.normal(size=(num, _SIZE)) * [0.6, 0.5]
+  rows[:, 0] += 3.0 * rng.choice([-1.0, 1.0], size=num)
+  return rows
+
+
+def _batch_coefficients(params, old, new):
+  """Returns coefficients at the choice of `params` for old and new draws.
+
+  From dense sums; n r is that of the fit, n the number of its draws.
+  """
+  basis = finite_basis(_NUM_FEATURES)
+
+  def sums(x):
+    z = surrogate_frame.whiten(params.frame, tf.constant(x)).numpy()
+    frequencies = (params.map.numpy().T @ params.data.frequencies.numpy()).T
+    phases = z @ frequencies.T + params.data.phases.numpy()
+    amplitude = np.sqrt(2.0 / _NUM_FEATURES)
+    gram, moment = 0.0, 0.0
+    for row, phase in zip(z, phases):
+      slope = -amplitude * np.sin(phase)[:, np.newaxis] * frequencies
+      curved = -amplitude * np.cos(phase) * np.sum(frequencies**2, axis=-1)
+      gram = gram + slope @ slope.T
+      moment = moment - curved + slope @ (params.precision.numpy() @ row)
+    return gram, moment
+
+  assert basis.size(params.data) == _NUM_FEATURES
+  gram, moment = sums(old.numpy())
+  ridge = params.choice.regularization.numpy() * np.trace(gram) / len(old)
+  more_gram, more_moment = sums(new)
+  return np.linalg.solve(
+    gram + more_gram + ridge * np.eye(_NUM_FEATURES), moment + more_moment
+  )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_updates_agree_with_a_batch_solution(jit_compile):
+  surrogate, params, old = _fitted()
+  update = tf.function(
+    surrogate.update, jit_compile=jit_compile, autograph=False
+  )
+  new = _rows(12, 1)
+  updated = params
+  for rows in np.split(new, 3):
+    updated = update(updated, tf.constant(rows))
+  expected = _batch_coefficients(params, old, new)
+  np.testing.assert_allclose(updated.coefficients, expected, atol=1e-6)
+  # Power: the new draws do matter, and the old ones alone are the fit.
+  before = _batch_coefficients(params, old, new[:0])
+  np.testing.assert_allclose(params.coefficients, before, atol=1e-6)
+  assert np.max(np.abs(expected - before)) > 1e-2
+  for name in ('frame', 'map', 'precision', 'choice'):
+    tf.nest.map_structure(
+      np.testing.assert_array_equal,
+      getattr(updated, name),
+      getattr(params, name),
+    )
+
+
+def test_rows_that_are_not_finite_are_left_out():
+  surrogate, params, _ = _fitted()
+  rows = _rows(4, 2)
+  spoiled = np.concatenate([rows, [[np.nan, 0.0], [np.inf, -np.inf]]])
+  np.testing.assert_allclose(
+    surrogate.update(params, tf.constant(spoiled)).coefficients,
+    surrogate.update(params, tf.constant(rows)).coefficients,
+    rtol=1e-9,
+  )
+
+
+def test_updates_before_the_first_fit_change_nothing():
+  surrogate, _, _ = _fitted()
+  start = surrogate.init(_SIZE, tf.float32, _SEED)
+  after = surrogate.update(start, tf.constant(_rows(4, 2), tf.float32))
+  tf.nest.map_structure(np.testing.assert_array_equal, after, start)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 SIZE, NUM_PAIRS = 6, 400
 
@@ -9,11 +10,9 @@ SIZE, NUM_PAIRS = 6, 400
 def pairs(target, states):
   """Returns states, gradients and equal weights."""
   point = tf.constant(states)
-  with tf.GradientTape() as tape:
-    tape.watch(point)
-    log_prob = target(point)
+  _, gradient = tfp.math.value_and_gradient(target, point)
   weights = tf.fill([len(states)], tf.constant(1.0 / len(states), tf.float64))
-  return point, tape.gradient(log_prob, point), weights
+  return point, gradient, weights
 
 
 def hierarchy(x):

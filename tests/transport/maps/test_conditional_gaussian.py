@@ -246,32 +246,6 @@ def test_chains_learn_the_neck_of_a_funnel_that_they_did_not_enter():
     assert error < 0.2 * max(truth, 3.0)  # Power: a matrix leaves 1 or more.
 
 
-def test_a_structure_that_is_none_is_refused():
-  with pytest.raises(ValueError, match="one of .*'tridiagonal'"):
-    tfpa.transports.conditional_gaussian(structure='banded')
-
-
-@pytest.mark.parametrize(
-  'arguments, message',
-  [
-    (dict(drivers=[]), 'must be indices'),
-    (dict(drivers=3), 'must be indices'),
-    (dict(drivers=[True]), 'must be indices'),
-    (dict(drivers=[0.5]), 'must be indices'),
-    (dict(drivers=[1, 1]), 'must be different coordinates'),
-    (dict(num_drivers=0), 'must be a positive int'),
-    (dict(exponents=[-2.0]), 'a number for each of `drivers`, None'),
-    (dict(exponents=[]), 'a number for each of `drivers`, None'),
-    (dict(drivers=[0, 1], exponents=[-2.0]), r'of `drivers`, \[0, 1\]'),
-    (dict(drivers=[0], exponents=['two']), 'a number for each'),
-    (dict(preconditioner=tfpa.preconditioners.diagonal), 'with parentheses'),
-  ],
-)
-def test_arguments_that_are_none_are_refused(arguments, message):
-  with pytest.raises(ValueError, match=message):
-    tfpa.transports.conditional_gaussian(**arguments)
-
-
 @pytest.mark.parametrize(
   'drivers, size, message',
   [(None, 1, 'two coordinates or more'), ([7], 5, 'coordinates from 0 to 4')],

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from tests.transport.maps import networks
 from tfp_adaptive import transports
@@ -116,32 +115,3 @@ def test_the_scale_of_a_coupling_stays_within_its_bounds():
   assert np.exp(log_det).max() <= 2.0**2 * (1 + 1e-12)
   assert np.exp(log_det).min() >= 0.5**2 * (1 - 1e-12)
   assert np.ptp(log_det) > 0.5
-
-
-@pytest.mark.parametrize('dtype', [tf.float32, tf.float64])
-def test_params_have_the_dtype_of_the_state(dtype):
-  for transport in _TRANSPORTS.values():
-    params = transport.init(3, dtype, tf.constant(1.0, dtype))
-    assert {p.dtype for p in tf.nest.flatten(params)} == {dtype}
-
-
-@pytest.mark.parametrize(
-  'arguments, message',
-  [
-    (dict(num_pairs=0), 'num_pairs'),
-    (dict(hidden_sizes=(5, 0)), 'hidden_sizes'),
-  ],
-)
-def test_arguments_that_make_no_map_are_refused(arguments, message):
-  with pytest.raises(ValueError, match=message):
-    transports.real_nvp(**arguments)
-
-
-def test_a_state_of_one_coordinate_is_refused():
-  with pytest.raises(ValueError, match='two coordinates'):
-    transports.real_nvp().init(1, tf.float64, 1.0)
-
-
-def test_a_bijector_instead_of_its_function_is_refused():
-  with pytest.raises(TypeError, match='`init_network` must be a function'):
-    transports.scaled([], lambda params: tfp.bijectors.Identity())

@@ -145,25 +145,9 @@ def test_a_record_holds_what_the_page_needs(exact, start):
   assert exact.num_runs == 1
 
 
-def test_seeds_of_a_process_share_one_build(exact, start):
-  run = start()
-  assert [run(seed)['is_cold'] for seed in range(3)] == [True, False, False]
-  # Once for its cost, once with the steps that the budget allows.
-  assert (exact.num_builds, exact.num_runs) == (2, 3)
-
-
 def test_a_method_that_does_not_take_the_target_is_refused(start):
   with pytest.raises(Refused, match='Gaussian prior'):
     start(method='mGrad')(0)
-
-
-def test_what_goes_wrong_is_left_to_the_engine(exact, start):
-  exact.error = FloatingPointError('it blew up')
-  with pytest.raises(FloatingPointError, match='it blew up'):
-    start()(0)
-  exact.error, exact.shift = None, np.nan
-  with pytest.raises(FloatingPointError, match='of the draws are not finite'):
-    start()(0)
 
 
 def test_a_biased_sampler_that_looks_converged_is_told(exact, start):
@@ -226,17 +210,6 @@ def test_a_seed_of_a_new_process_is_as_it_was(exact, start):
     assert again[key] == whole[2][key]
   # The pilot, two runs of seed 0 and its own; what compiled was seed 0.
   assert exact.num_runs == 4 and not again['is_cold']
-
-
-def test_a_run_that_fails_on_the_way_to_the_budget_is_a_failure(exact, start):
-  exact.leapfrogs = [5.0] + [10.0] * 9
-  exact.num_good_runs = 2
-  run = start()
-  with pytest.raises(FloatingPointError):
-    run(0)
-  # Others do without it.
-  exact.num_good_runs = 1000
-  assert run(1)['counts'] == [100, 100]
 
 
 class _Killed(BaseException):

@@ -1,9 +1,12 @@
-"""Outcomes of runs, and samplers side by side."""
+"""What pages make of records: outcomes, contests, truths and rates."""
 
 import pytest
 
 from experiments.report import evaluation
 from experiments.report import panel
+from experiments.report import rivals as page
+
+# Outcomes of runs, and samplers side by side.
 
 
 def _run(**values):
@@ -75,3 +78,67 @@ def test_a_run_is_right_wrong_or_neither(monkeypatch):
   of_five = [evaluation.Outcome(5, 5, n, n, 0, n, 0) for n in (4, 3)]
   by_target = dict(zip('ab', of_five), c=evaluation.Outcome(*[0] * 7))
   assert evaluation.num_solved(by_target) == 1
+
+
+# What the page of rivals makes of records: truths, rates and who is ahead.
+
+
+def _record_rivals(sampler, mean=0.0, error=0.1, converged=True, **more):
+  return {
+    'status': 'finished',
+    'posterior': 'ordinal',
+    'sampler': sampler,
+    'seed': 0,
+    'commit': 'one',
+    'converged': converged,
+    'ess_bulk': 800.0,
+    'ess_tail': 400.0,
+    'num_gradients': 3000.0,
+    'num_warmup_gradients': 1000.0,
+    'cpu_seconds': 20.0,
+    'means': {'a': [mean, error]},
+    **more,
+  }
+
+
+def test_a_truth_is_what_two_long_runs_agree_on():
+  long = [
+    _record_rivals('nutpie, long', 1.0, 0.3),
+    _record_rivals('NumPyro, long', 2.0, 0.4),
+  ]
+  known = page.truths(long)
+  # Weights 1/0.09 and 1/0.16.
+  mean, error = known['ordinal']['a']
+  assert mean == pytest.approx(
+    (1.0 / 0.09 + 2.0 / 0.16) / (1 / 0.09 + 1 / 0.16)
+  )
+  assert error == pytest.approx(0.24)
+  run = _record_rivals('PyMC', mean + 1.0, 0.32)
+  assert page.worst_error(run, known) == pytest.approx(1.0 / 0.4)
+
+
+def test_long_runs_that_differ_or_did_not_converge_are_no_truth():
+  apart = [
+    _record_rivals('nutpie, long', 0.0),
+    _record_rivals('NumPyro, long', 1.0),
+  ]
+  assert page.truths(apart)['ordinal'] == {}
+  alone = [apart[0], {**apart[0], 'converged': False}]
+  assert page.truths(alone) == {}
+  same_library = [apart[1], _record_rivals('NumPyro, diagonal, long', 1.0)]
+  assert page.truths(same_library) == {}
+  assert page.truths(
+    [*apart, _record_rivals('NumPyro, diagonal, long', 0.1)]
+  ) == {'ordinal': {'a': pytest.approx((0.05, 0.1 / 2**0.5))}}
+  assert page.worst_error(_record_rivals('PyMC'), page.truths(apart)) is None
+
+
+def test_rates_are_of_runs_that_converged_and_of_half_of_them_at_least():
+  rate = page._per_second
+  rows = [_record_rivals('a'), _record_rivals('a', cpu_seconds=40.0)]
+  assert page._median(rows, rate) == pytest.approx(15.0)
+  bad = _record_rivals('a', cpu_seconds=1.0, converged=False)
+  assert page._median([*rows, bad], rate) == pytest.approx(15.0)
+  assert page._median([rows[0], bad, bad], rate) is None
+  lost = {**rows[0], 'status': 'out of time'}
+  assert page._median([lost], rate) is None
