@@ -68,6 +68,21 @@ def test_the_hamiltonian_of_the_paper_follows_the_authors_code():
   np.testing.assert_allclose(weight, 1.0 + 0.5 * (accept - 0.6))
 
 
+def test_the_paper_has_an_energy_error_and_the_default_has_none():
+  assert 'clip_value=3.0' in repr(_built('entropy_hmc', clip_value=3.0))
+  assert 'clip_value' not in repr(_built('entropy_hmc'))
+  default = tfpa.entropy_adaptive_hamiltonian(
+    targets.standard_normal, 10, num_leapfrog_steps=3
+  )
+  moved = parts.transition()
+  worse = moved._replace(log_accept_ratio=moved.log_accept_ratio - 1.0)
+  for kernel, is_paper in ((_built('entropy_hmc'), True), (default, False)):
+    criterion = kernel.criterion
+    state = criterion.init(parts.PROBLEM)
+    values = [criterion.value(state, m).numpy() for m in (moved, worse)]
+    assert np.any(values[0] != values[1]) == is_paper
+
+
 def test_adaptive_metropolis_moves_as_printed():
   kernel = tfpa.papers.adaptive_metropolis(targets.standard_normal, 10)
   np.testing.assert_allclose(_first_factor(kernel), 0.05 * np.eye(4))
