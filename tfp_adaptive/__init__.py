@@ -32,7 +32,6 @@ from tfp_adaptive.latent.hyperparameter_adaptation import (
 )
 from tfp_adaptive.latent.marginal_gradient import marginal_gradient
 from tfp_adaptive.latent.second_order_gradient import second_order_gradient
-from tfp_adaptive.learned import as_tfp_kernel
 from tfp_adaptive.learned import cost_per_step
 from tfp_adaptive.learned import frozen
 from tfp_adaptive.learned import learned_covariance
@@ -87,7 +86,6 @@ __all__ = [
   'sample_posterior',
   'sample_stats',
   # What was learned.
-  'as_tfp_kernel',
   'cost_per_step',
   'frozen',
   'learned_covariance',

@@ -1,7 +1,6 @@
 """Functions of a kernel that has adapted: a fixed kernel, a matrix, a cost."""
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive import interfaces
@@ -34,75 +33,6 @@ def frozen(
     more = tfpa.sample(fixed, result.final_state, num_results=500, seed=2)
   """
   return stack.frozen(kernel, results)
-
-
-def as_tfp_kernel(
-  kernel: tfp.mcmc.TransitionKernel, results: types.Structure
-) -> tfp.mcmc.TransitionKernel:
-  """Returns the learned Hamiltonian sampler as TFP's own kernel.
-
-  Momenta are drawn from N(0, (C C^T)^-1), and each draw needs a solve with C.
-  Steps have the same distribution as those of `frozen`, except in two cases. If
-  the number of leapfrog steps is drawn from a range, TFP's kernel takes its
-  mean, rounded up. The trajectories may then resonate with a period of the
-  target. If some steps are short, TFP's kernel makes them at full length.
-
-  Args:
-    kernel: The kernel that adapted, for a state that is one Tensor of vectors.
-      Build it by `entropy_adaptive_hamiltonian`, or by
-      `gradient_adaptive_langevin`, whose step is one leapfrog step.
-    results: Its kernel results.
-
-  Returns:
-    A `tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo`. If the kernel
-    has a `tfp.mcmc.TransformedTransitionKernel`, the result has one too.
-
-  Raises:
-    ValueError: If the state is not one Tensor [chains..., d], or if TFP's
-      kernel cannot make the steps, for example steps without a gradient.
-
-  Example:
-    target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
-    kernel = tfpa.entropy_adaptive_hamiltonian(
-      target.log_prob, 500, num_leapfrog_steps=3
-    )
-    result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500)
-    hmc = tfpa.as_tfp_kernel(kernel, result.final_kernel_results)
-  """
-  proposal, own = stack.levels(kernel, results)[-1]
-  factor = _operator(proposal, own)
-  if proposal.lacking_in_tfp:
-    raise ValueError(
-      f"TFP's HMC does not have {proposal.lacking_in_tfp}. Use "
-      '`tfpa.frozen(kernel, results)`.'
-    )
-  state = stack.metropolis_hastings_results(results).proposed_state
-  num_chain_dims = own.target_log_prob.shape.rank
-  if not tf.is_tensor(state) or state.shape.rank != num_chain_dims + 1:
-    raise ValueError(
-      "TFP's kernel takes one mass matrix for each part, but this state is not "
-      'one Tensor of shape [chains..., d]. Flatten the state to one vector, or '
-      'use `tfpa.frozen(kernel, results)`.'
-    )
-  hmc = tfp.experimental.mcmc.PreconditionedHamiltonianMonteCarlo(
-    proposal.target_log_prob_fn,
-    step_size=np.asarray(own.step_size),
-    num_leapfrog_steps=proposal.num_steps_at(own),
-    momentum_distribution=(
-      tfp.experimental.distributions.MultivariateNormalPrecisionFactorLinearOperator(
-        loc=tf.zeros_like(state[(0,) * num_chain_dims]),
-        precision_factor=factor,
-      )
-    ),
-  )
-  transformed = tfp.mcmc.TransformedTransitionKernel
-  for one in stack.kernels(kernel):
-    if isinstance(one, transformed):
-      given = stack.kernels(one.parameters['inner_kernel'])[-1]
-      return transformed(
-        hmc.copy(target_log_prob_fn=given.target_log_prob_fn), one.bijector
-      )
-  return hmc
 
 
 def learned_factor(

@@ -57,8 +57,6 @@ class UncalibratedProposal(kernel_base.Kernel):
   is_calibrated = False
   uses_gradient = False
   num_leapfrog_steps = 1
-  # What this proposal does that TFP's Hamiltonian kernel cannot, or ''.
-  lacking_in_tfp = ''
 
   def __init__(
     self,
@@ -139,11 +137,6 @@ class UncalibratedProposal(kernel_base.Kernel):
   def mean_accept_prob(self, mh_results):
     """Returns the acceptance that an adapted step size follows, []."""
     return adaptation_base.mean_accept_prob(mh_results)
-
-  def num_steps_at(self, results):
-    """Returns the fixed number of leapfrog steps, an int."""
-    del results
-    return self.num_leapfrog_steps
 
   def bootstrap_results(self, init_state):
     """Evaluates the target at `init_state` and initializes the params."""

@@ -64,7 +64,6 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
   """
 
   keeps_momentum = True
-  lacking_in_tfp = 'momenta that are kept'
 
   @property
   def mean_num_steps(self):

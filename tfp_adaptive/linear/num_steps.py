@@ -103,11 +103,6 @@ class DrawsNumSteps:
       )
     return learned
 
-  def num_steps_at(self, results):
-    if self.max_num_leapfrog_steps is None:
-      return int(np.ceil(np.mean(self.bounds)))
-    return int(np.ceil(np.mean(self._range_at(results))))
-
   def cost_at(self, results, kind):
     """Returns the cost at the mean number of steps: taken, learned or given."""
     mean = None

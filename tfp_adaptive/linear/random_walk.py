@@ -129,8 +129,6 @@ class UncalibratedPreconditionedRandomWalk(proposal.UncalibratedProposal):
       target_is_stochastic,
     )
 
-  lacking_in_tfp = 'moves without a gradient'
-
   def cost(self, adapting):
     return interfaces.Cost(
       target=1 + int(adapting),

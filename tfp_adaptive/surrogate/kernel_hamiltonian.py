@@ -283,8 +283,6 @@ class UncalibratedSurrogateHamiltonian(
       )
     return self
 
-  lacking_in_tfp = 'the score of a surrogate'
-
   def learned_at(self, results):
     learned = super().learned_at(results) | dict(
       surrogate=constant_surrogate(self.surrogate, results.surrogate_params)
