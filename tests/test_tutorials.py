@@ -63,7 +63,7 @@ def _check_funnel(names):
   }
   assert abs(low['map'] - exact) < 0.15 < low['dense matrix'] - exact
   assert list(names['drivers'][names['drivers'] >= 0]) == [0]
-  # Behind the map the spread of an effect does not depend on the scale.
+  # In the new coordinates the spread of an effect does not depend on the scale.
   behind = names['behind']
   np.testing.assert_allclose(behind.std(axis=0), 1.0, atol=0.1)
   assert abs(np.corrcoef(behind[:, 0], np.abs(behind[:, 1]))[0, 1]) < 0.1

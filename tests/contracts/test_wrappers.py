@@ -258,7 +258,7 @@ def test_a_state_sharded_over_two_devices_moves_as_one(case):
   np.testing.assert_allclose(ratio[0], ratio[1], rtol=1e-12)
   # Against the dense kernel on the joined state: same law, same formula.
   whole = np.concatenate([proposed[0], proposed[1]], axis=1)
-  # Of a step from x: x + 1/2 times the gradient -x.
+  # The drift of a step from x is 1/2 times the gradient, -x.
   drift = 0.5 if 'langevin' in case.name else 0.0
   backward = 1.0 - (1.0 - drift) * whole
   forward = whole - (1.0 - drift)

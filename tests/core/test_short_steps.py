@@ -157,7 +157,7 @@ def _mala(step_size):
 
 
 def _share_that_moves(short_step_share, num_steps=100, seed=_SEED):
-  """Of chains that start in the neck of a funnel, at the bulk's step size."""
+  """Returns the share of chains that leave the neck at the step of the bulk."""
   rng = np.random.default_rng(0)
   start = np.exp(-2.5) * rng.normal(size=(200, 5))
   start[:, 0] = -5.0

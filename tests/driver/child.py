@@ -12,7 +12,7 @@ def run(*arguments, **variables):
   """Returns what `python *arguments` prints, and asserts that it ends well.
 
   Args:
-    *arguments: Of the command line.
+    *arguments: Arguments of the command line.
     **variables: Of the environment.
   """
   done = subprocess.run(

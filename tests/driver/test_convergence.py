@@ -110,7 +110,7 @@ def test_good_draws_of_very_many_coordinates_are_not_doubted(monkeypatch):
   assert convergence.thinning_of(draws, 1) == 1
   # A quarter of the numbers is ranked, of 256 coordinates.
   assert convergence.thinning(65_536, 4, 256) == 4
-  # Of a million chains a few rows are left.
+  # A million chains keep a few rows.
   assert convergence.thinning(100, 10**6) == 6
 
 
@@ -195,7 +195,7 @@ def test_of_stationary_chains_it_is_what_beginnings_tell(tau):
   draws, phi = _autoregression(tau, 100, 9600)
   forgotten = phi**50
   told = ((1.0 - forgotten) / (50 * (1.0 - phi))) ** 2
-  # Of the variance of x0 sixteen groups of equal size see 0.985.
+  # Sixteen groups of equal size see 0.985 of the variance of x0.
   between = 0.985 * told * (1.0 + forgotten**2) / 2.0
   noise = tau / (600 * 50)
   halves = convergence._halves(draws)

@@ -222,7 +222,7 @@ def test_the_center_is_the_mean_of_a_correlated_normal():
     found = _fitted(pairs, [driver], [0.0])
     center, _ = natural.forward(found, np.zeros([1, _SIZE_CONDITIONAL]))
     error = np.linalg.solve(factor, center[0] - mean)
-    # That of the mean of the states is sqrt(d / n).
+    # The mean of the states alone has the error sqrt(d / n).
     assert np.linalg.norm(error) < 20.0 * (_SIZE_CONDITIONAL / num_pairs) ** 0.5
 
 
@@ -245,7 +245,7 @@ def test_rows_that_drivers_explain_are_placed_by_scores_alone():
 
 @pytest.mark.parametrize('noise', [0.3, 1.0, 3.0])
 def test_states_and_scores_count_by_what_they_tell(noise):
-  # Of x ~ N(0, 1) and g = -x + N(0, noise^2) the best place has the variance
+  # For x ~ N(0, 1) and g = -x + N(0, noise^2), the best place has the variance
   # 1 / n (1 + 1 / noise^2).
   num_pairs, size = 200, 400
   rng = np.random.default_rng(4)

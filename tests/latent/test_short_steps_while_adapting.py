@@ -18,7 +18,7 @@ _NUM_ADAPTING = 400
 
 
 def _log_likelihood(x):
-  """Of log variances x for data of variance e^8."""
+  """Returns the log-likelihood of log variances x; data have variance e^8."""
   return -0.5 * tf.reduce_sum(x + tf.exp(8.0 - x), axis=-1)
 
 

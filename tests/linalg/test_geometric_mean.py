@@ -52,7 +52,7 @@ def test_it_solves_its_equation(condition, jit_compile):
 @pytest.mark.parametrize('seed', range(8))
 @pytest.mark.parametrize('condition, tolerance', [(1e6, 1e-6), (1e10, 1e-2)])
 def test_short_directions_are_as_right_as_long_ones(condition, tolerance, seed):
-  # Of two that have nothing in common: X Y has a condition of its square.
+  # Two matrices with nothing in common: X Y has the square of their condition.
   rng = np.random.default_rng(seed)
   matrices = []
   for _ in range(2):

@@ -396,7 +396,7 @@ def test_a_step_says_what_its_finite_chains_say(dense):
     tf.constant(is_finite[:, np.newaxis]),
     tf.constant(weight, tf.float64),
   )
-  # Of a mixture, with the weight that the old moments keep.
+  # The moments are those of a mixture of the old states and the new.
   finite = rows[is_finite]
   np.testing.assert_allclose(
     after.mean, (1.0 - weight) * before.mean + weight * finite.mean(axis=0)

@@ -60,7 +60,7 @@ def test_criteria_are_told_the_slopes_in_the_log_scale_by_coordinate():
   )
   start, results, gradient = _after_a_step(kernel)
   step = results.inner_results
-  # Of y = x + s C e, with respect to log s; that of log |det s C| is d.
+  # Slopes of log pi(x + s C e) in log s. The slope of log |det s C| is d.
   slopes = np.sum(gradient * (step.proposed_state.numpy() - start), axis=1)
   is_below = step.log_accept_ratio.numpy() < 0.0
   found = results.criterion_state

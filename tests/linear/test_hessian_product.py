@@ -112,7 +112,7 @@ def test_finite_differences_do_not_depend_on_the_units_of_the_rows():
 @pytest.mark.parametrize('method', hessian_product.METHODS)
 @each_state
 def test_compiled_products_are_those_of_eager_execution(name, method):
-  # Of tf.slice the autodiff one cannot be compiled by TF alone.
+  # TF alone cannot compile the autodiff product of `tf.slice`.
   x, rows = _points()
   tolerance = 1e-10 if method == 'autodiff' else 1e-5
   np.testing.assert_allclose(

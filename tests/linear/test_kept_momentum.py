@@ -11,7 +11,7 @@ from tests.contracts import targets
 from tfp_adaptive.linear import fisher_divergence
 from tfp_adaptive.linear import kept_momentum
 
-# Of a normal, 6 of ten million are beyond 5; some 50 statistics.
+# Some 50 statistics; 6 of ten million normal numbers are beyond 5.
 _NUM_STEPS, _BOUND = 12, 5.0
 
 

@@ -129,7 +129,7 @@ def _run_flat(kernel):
 def test_the_speed_measure_learns_from_the_others():
   kernel = tfpa.gradient_adaptive_langevin(_norm, 100, short_step_share=0.0)
   results = _run_flat(kernel)
-  # Of each step that of one chain.
+  # In each step the gradient of one chain is dropped.
   assert int(results.num_dropped_gradients) == _NUM_STEPS
   params = tfp_private.get_innermost(results, 'preconditioner_params').numpy()
   assert np.any(params != params[0, 0] * np.eye(2))
@@ -143,7 +143,7 @@ def test_the_scale_is_searched_for_those_that_move(build):
   results = _run_flat(build(_norm, 100))
   assert not bool(results.scale_search.is_searching)
   assert 0.05 < float(tfp_private.get_innermost(results, 'step_size')) < 20.0
-  # Of all four the acceptance would be 0.75 at most, below what one aims at.
+  # The mean over all four would be 0.75 at most, below the aim.
   moves = stack.metropolis_hastings_results(results)
   assert not np.isfinite(moves.log_accept_ratio[-1])
   expected = np.exp(np.minimum(moves.log_accept_ratio[:-1], 0.0)).mean()

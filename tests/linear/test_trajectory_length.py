@@ -13,7 +13,7 @@ from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 from tfp_adaptive.linear import trajectory_length
 from tfp_adaptive.linear.kept_momentum import accepted
 
-_ANGLES = np.array([0.2, 0.5, 0.9])  # Of a leapfrog step, by coordinate.
+_ANGLES = np.array([0.2, 0.5, 0.9])  # A leapfrog step turns by these.
 _MOST, _NUM_CHAINS, _NUM_STEPS = 8, 50, 1600
 
 
@@ -163,7 +163,7 @@ def test_what_is_little_known_counts_as_the_others_do_at_its_own_level(time):
   jumps = np.stack([np.ones(4), 0.01 * ends**2], axis=-1)
   jumps = np.stack([jumps] * 2, axis=1)
   assert _chosen(_known(jumps, 100.0, time, [1.0, 1.0])) == (3, 4)
-  # Of one pair, however late, ten that jump as the mean of both do hide it.
+  # A single pair, however late, is hidden by ten pairs that jump as the mean.
   assert _chosen(_known(jumps, 1.0, time, [1.0, 1.0])) == (1, 1)
 
 

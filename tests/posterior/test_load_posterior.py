@@ -46,7 +46,7 @@ def _posterior(choice):
   problem = problem_lib.of_density(_density(), _INIT, _BIJECTORS, 4)
   chains = _started(problem, choice, num_adaptation_steps=60, num_draws=100)
   chains.run_block()
-  chains.run_block()  # Of full chains: every second draw has gone.
+  chains.run_block()  # Chains are full: every second draw has gone.
   return Posterior(
     problem, chains, [Stage('look', 'x', 1.5, 2.0)], 10.0, '`max_seconds`'
   )

@@ -53,7 +53,7 @@ def test_scales_of_coordinates_do_not_widen_each_other():
 
 def test_the_wide_law_has_the_moments_of_all_draws():
   draws = _draws(2.0)
-  draws[3, 1, 0] = np.nan  # Of a density that was none there.
+  draws[3, 1, 0] = np.nan  # The density was NaN there.
   found = modes.around(draws)
   rows = np.delete(draws.reshape(-1, 2), 3 * 4 + 1, axis=0)
   np.testing.assert_allclose(found.mean, rows.mean(axis=0))

@@ -337,7 +337,7 @@ def test_only_data_are_drawn_and_values_that_are_none_stay(name):
   posterior = _posterior(problem, np.float32(draws))
   found = posterior.posterior_predictive()
   assert set(found) == drawn
-  # Of a scale of 10, or another mean, they would lie elsewhere.
+  # With a scale of 10, or another mean, they would be elsewhere.
   distance = found['y'] - draws
   assert np.std(distance) == pytest.approx(0.1, rel=0.4)
 
@@ -370,7 +370,7 @@ def test_draws_come_into_their_supports_a_part_at_a_time(most, monkeypatch):
     return problem.constrain(rows)
 
   found = constrained.constrained(problem._replace(constrain=constrain), draws)
-  # Of 4 chains with 2^2 coordinates and 6 data.
+  # There are 4 chains, 2^2 coordinates and 6 data.
   assert sizes == [17 if most == 700 else 50]
   np.testing.assert_allclose(found.slope, draws[..., 0])
   np.testing.assert_allclose(found.scale, np.exp(draws[..., 1]), rtol=1e-6)

@@ -102,7 +102,7 @@ def test_where_proposals_diverge_steps_are_smaller(monkeypatch):
     del others
     return structure.Choice(*structure.default_matrix(states.shape[1]))
 
-  # Behind its map none diverges.
+  # With the map no proposal diverges.
   monkeypatch.setattr(structure, 'choose', dense)
   accepted, diverging = [], []
   for accept_prob in (plan._CAREFUL_ACCEPT_PROB, structure.ACCEPT_PROB):
@@ -390,7 +390,7 @@ def test_an_adaptation_that_was_cut_off_goes_on_with_more_gradients(
   with monkeypatch.context() as patch, pytest.raises(_Killed):
     patch.setattr(host, '_STEPS_TO_SAVE', 10)
     _dying(patch, checkpoint.State, 'save', 0)
-    _sample_cut(tmp_path / 'cut', 3000)  # Of less it is the same, too.
+    _sample_cut(tmp_path / 'cut', 3000)  # A smaller budget resumes, too.
   found = _sample_cut(tmp_path / 'cut', 8000)
   assert _steps(found) == _steps(whole) != _steps(richer)
   assert found.converged

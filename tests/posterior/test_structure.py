@@ -72,7 +72,7 @@ def test_every_chain_is_in_both_halves_of_the_pairs(num_chains, monkeypatch):
     return np.nan, {}
 
   monkeypatch.setattr(structure, '_tried_map', tried)
-  # Of very many chains not each has a pair.
+  # If there are very many chains, some have no pair.
   chain = np.floor(np.arange(400) * num_chains / 400)
   rows = np.stack([chain, chain], axis=-1)
   structure.choose(rows, rows, num_chains=num_chains)

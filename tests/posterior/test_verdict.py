@@ -303,7 +303,7 @@ def test_a_summary_has_the_quantiles_of_all_draws():
   values = rng.permutation(values).reshape(500, 4, 1) * [2.0, -10.0]
   log_prob = -np.sum(values, axis=-1)
   summary = _posterior(values, target_log_prob=log_prob).summary()
-  # Those of a uniform law, to half of a step of the line.
+  # The quantiles of a uniform law, to half a step of the line.
   np.testing.assert_allclose(summary['5%'], [0.1, -9.5], atol=5e-3)
   np.testing.assert_allclose(summary['95%'], [1.9, -0.5], atol=5e-3)
   np.testing.assert_allclose(summary['mean'], [1.0, -5.0], atol=5e-3)

@@ -159,7 +159,7 @@ def _masked(x):
     ),
     # Right ones.
     (_GOOD, dict(seen=_DATA), _TOO_FEW),
-    # Of a law without a map onto its support, and of one that computes its map.
+    # A law without a map onto its support, and one that computes its map.
     (_joint(_MEAN, lambda x: _Bare(x, name='y')), dict(y=1.0), _TOO_FEW),
     (_joint(_MEAN, _chain), dict(y=_DATA), _TOO_FEW),
     (_DATA_INSIDE, dict(y=dict(a=3.0, b=1.0)), _TOO_FEW),

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tests.contracts import registry
 
 EVENT_SIZE = 6
-_SIZES = [2, EVENT_SIZE - 2]  # Of the parts, for `per_part`.
+_SIZES = [2, EVENT_SIZE - 2]  # Sizes of the parts of `per_part`.
 
 
 def initial(part, dtype=tf.float64, scale=0.7):

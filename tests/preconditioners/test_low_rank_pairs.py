@@ -57,7 +57,7 @@ def test_what_a_fit_gains_is_told_by_pairs_that_it_has_not_seen():
   # Nothing is gained over it.
   again = fisher_fit.fit_and_gain(part, fitted, *pairs)[1]
   assert float(again) == pytest.approx(0.0, abs=1e-6)
-  # Of a normal at its covariance |z|^2 and |s|^2 are d each.
+  # For a normal at its own covariance, |z|^2 and |s|^2 are d each.
   dense = tfpa.preconditioners.cholesky()
   factor = tf.constant(np.linalg.cholesky(covariance))
   loss = fisher_fit.loss(dense, factor, *pairs)

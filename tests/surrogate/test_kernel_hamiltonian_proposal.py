@@ -321,7 +321,7 @@ def _after_a_stochastic_step(metropolis_hastings):
   kernel = metropolis_hastings(
     tfpa.proposals.UncalibratedSurrogateHamiltonian(
       target.estimate,
-      surrogates.known(lambda x: -0.5 * x),  # Of another Gaussian.
+      surrogates.known(lambda x: -0.5 * x),  # The score of another Gaussian.
       registry.fixed(_FACTOR_LAW),
       num_leapfrog_steps=(2, 4),
       step_size=0.5,

@@ -475,7 +475,7 @@ def test_a_reference_narrower_than_the_target_does_not_truncate_it(reference):
 
 
 def test_what_the_target_does_not_ask_for_has_no_gradient():
-  # Of a negative scale the gradient of this reference is no number.
+  # At a negative number the gradient of this reference is NaN.
   reference = tfd.LogNormal(tf.constant(0.0, tf.float64), 1.0).log_prob
   at_target, at_reference, between = (
     replicas.tempered(lambda x: -0.5 * tf.math.log(x) ** 2, reference, b)

@@ -525,7 +525,7 @@ def _statistics(state, velocity, uniform):
 
 
 def test_exact_draws_and_momenta_stay_exact_behind_a_map():
-  assert _largest_z_score_kept() < 4.5  # Of 35; the seeds are fixed.
+  assert _largest_z_score_kept() < 4.5  # The largest of 35; seeds are fixed.
 
 
 @pytest.mark.full

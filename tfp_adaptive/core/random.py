@@ -8,8 +8,6 @@ log and sqrt. TF's gamma draws and shuffle are not used, because they have no
 XLA kernel.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -27,7 +25,7 @@ def sanitize(seed):
   if isinstance(seed, (int, np.integer)):
     # TFP would mix an int with a global generator, so that every call differs.
     seed = divmod(int(seed) & 0x3FFFFFFFFFFFFFFF, 2**31)
-  elif not isinstance(seed, Sequence | None) and seed.dtype != tf.int32:
+  elif isinstance(seed, np.ndarray) or tf.is_tensor(seed):
     seed = tf.cast(seed, tf.int32)
   seed = tfp.random.sanitize_seed(seed)
   return tf.bitwise.bitwise_and(seed, tf.constant(0x7FFFFFFF, seed.dtype))

@@ -231,7 +231,7 @@ def sample_until(
       num_shards=max(1, len(devices)),
     )
     return _run_blocks(
-      _Compiled(kernel, trace_fn, block_size, jit_compile),
+      _Compilation(kernel, trace_fn, block_size, jit_compile),
       plan,
       Start(state, results, seed),
       _Folders(checkpoint_dir, draws_dir),
@@ -260,7 +260,7 @@ def sample_more(
   """
   plan = _Plan(0, num_results, 1 + num_steps_between_results)
   return _run_blocks(
-    _Compiled(kernel, None, block_size, jit_compile),
+    _Compilation(kernel, None, block_size, jit_compile),
     plan,
     start._replace(seed=random.sanitize(start.seed)),
     _Folders(None, None),
@@ -298,17 +298,17 @@ class _Plan(
 
 
 _Folders = collections.namedtuple('_Folders', ['checkpoint_dir', 'draws_dir'])
-# The arguments of `_program`.
-_Compiled = collections.namedtuple(
-  '_Compiled', ['kernel', 'trace_fn', 'block_size', 'jit_compile']
+# What is compiled for a run, and how.
+_Compilation = collections.namedtuple(
+  '_Compilation', ['kernel', 'trace_fn', 'block_size', 'jit_compile']
 )
 
 
 def _run_blocks(
-  compiled, plan, begin, folders, progress, devices=(), seconds_left=None
+  compilation, plan, begin, folders, progress, devices=(), seconds_left=None
 ):
   """Runs all blocks from a `Start`, and joins their records."""
-  kernel, trace_fn, block_size, jit_compile = compiled
+  kernel, trace_fn, block_size, jit_compile = compilation
   state, results, seed = begin
   structure = (state, _trace_fn(kernel, trace_fn)(state, results))
   block_size = int(block_size or _default_block_size(structure, plan))

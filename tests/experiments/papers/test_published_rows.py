@@ -19,7 +19,7 @@ _ROWS = {
   'auxiliary_gradient/regression_noise_1': 'mGrad',
   'kernel_hmc/figure3_banana': 'KMC finite',
 }
-# A row of three repeats differs by less from another one of three.
+# The means of three repeats differ by less than this from each other.
 _MOST_IN_ACCEPTANCE, _MOST_IN_LOG_ESS = 0.04, np.log(1.5)
 
 

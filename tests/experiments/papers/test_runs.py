@@ -19,7 +19,7 @@ from experiments.run.find import Found
 from experiments.run.study import Work
 
 CONFIG_DIR = pathlib.Path(__file__).resolve().parents[3] / 'configs'
-# Those of the panel are of another kind; test_panel.py has them.
+# The panel's configs are of another kind; test_panel.py has them.
 ALL_CONFIGS = sorted(
   path
   for path in CONFIG_DIR.rglob('*.yaml')

@@ -19,7 +19,7 @@ from tfp_adaptive.surrogate.models.kernel_exponential_family_finite import (
 
 _SEED = (1, 2)
 _NAMES = ['lite', 'few_centers', 'finite']
-# Of the long tests: few centers are fitted like all points.
+# Few centers are fitted as all points are, so their long tests run at night.
 _BY_NIGHT = pytest.param('few_centers', marks=pytest.mark.nightly)
 _TIERED = ['lite', _BY_NIGHT, 'finite']
 

@@ -220,7 +220,7 @@ def test_chains_find_the_drivers_in_single_precision(is_path):
   assert int(statistics.num_failed_fits) == 0
   inner = run.final_kernel_results.inner_results
   params = inner.accepted_results.preconditioner_params
-  # Of the means of a hierarchy any tells of the common one.
+  # Any mean of a hierarchy tells of the common mean.
   assert ({0, 1} if is_path else {1}) <= set(params.drivers.numpy())
 
 
