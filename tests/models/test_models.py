@@ -133,13 +133,19 @@ def test_steps_in_python_are_those_of_the_compiled_program():
   rows = params.inverse(_ROWS)
   states, log_det, pull = params.forward(rows)
   values, gradients = density.evaluate(states)
-  point = program.Point(
-    rows, states, values, gradients, log_det, pull(gradients)
-  )
   rng = np.random.default_rng(0)
-  noise = rng.normal(size=(3, 5, 3)), rng.uniform(size=(3, 5))
+  kept = rng.normal(size=rows.shape), np.array([0.3, -0.9, 0.9, 0.0, 0.1])
+  point = program.Point(
+    rows, states, values, gradients, log_det, pull(gradients), *kept
+  )
+  noise = program.Noise(
+    np.array([1, 4, 2]),
+    np.array([0.5, 0.0, 0.9]),
+    rng.normal(size=(3, 5, 3)),
+    rng.uniform(size=(3, 5)),
+  )
   found = [
-    one.run(one.as_data(params), point, 0.9, np.array([1, 4, 2]), *noise)
+    one.run(one.as_data(params), point, 0.9, noise)
     for one in (compiled, called)
   ]
   assert 0 < np.mean(found[0][1].is_accepted) < 1

@@ -35,7 +35,7 @@ from tfp_adaptive.core.metropolis_hastings import MetropolisHastings
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.linear import num_steps
 
-_DAMPING = 1.25
+DAMPING = 1.25
 
 
 class KeptTrajectory(
@@ -102,7 +102,7 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
     """Returns a, []; exp(-inf) = 0 if no momentum is kept."""
     twice_mean = tf.cast(results.num_leapfrog_steps[2], results.noise.dtype)
     taken = tf.cast(num_leapfrog_steps, twice_mean.dtype)
-    return tf.exp(-2.0 * _DAMPING * taken / twice_mean)
+    return tf.exp(-2.0 * DAMPING * taken / twice_mean)
 
   def _taken(self, results, path, velocity):
     share = self._share_kept(results, path.num_steps)

@@ -39,13 +39,15 @@ def kernel_of(target_log_prob_fn, choice, num_steps, dtype):
   """Returns the kernel that samples with a `structure.Choice`."""
   if modes.is_exchange(choice.part):
     return choice.part.kernel(target_log_prob_fn, num_steps, dtype)
-  accept = dict(target_accept_prob=choice.target_accept_prob)
+  options = dict(
+    target_accept_prob=choice.target_accept_prob, keep_momentum=True
+  )
   if choice.is_matrix:
     return fisher_divergence_hamiltonian(
-      target_log_prob_fn, num_steps, preconditioner=choice.part, **accept
+      target_log_prob_fn, num_steps, preconditioner=choice.part, **options
     )
   return transport_adaptive_hamiltonian(
-    target_log_prob_fn, num_steps, transport=choice.part, **accept
+    target_log_prob_fn, num_steps, transport=choice.part, **options
   )
 
 

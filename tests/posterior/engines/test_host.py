@@ -10,12 +10,15 @@ from scipy import stats
 
 import tfp_adaptive as tfpa
 from experiments import models
+from tfp_adaptive.fits import conditional
+from tfp_adaptive.fits import natural
 from tfp_adaptive.linear import trajectory_length
 from tfp_adaptive.posterior import chains
 from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior.engines import lengths as lengths_lib
 from tfp_adaptive.posterior.engines import program as program_lib
+from tfp_adaptive.posterior.engines import python_program
 from tfp_adaptive.posterior.engines import recorded
 from tfp_adaptive.posterior.model import problem as problem_lib
 from tfp_adaptive.posterior.structures import structure
@@ -81,7 +84,7 @@ def _at(engine, rows):
   for number, part in enumerate(np.split(rows, len(rows) // _CHAINS)):
     one = copy.copy(engine)
     values, gradients = _FUNNEL.evaluate(part)
-    one._point = program_lib.Point(part, part, values, gradients, 0, 0)
+    one._point = program_lib.at_starts(part, values, gradients)
     one.num_steps = engine.num_steps + 1000 * (1 + number)
     one._turn()
     yield one
@@ -129,6 +132,73 @@ def test_a_law_without_the_volume_of_the_map_is_noticed(learned):
   assert min(_p_values(rows)) < 1e-6
 
 
+def _after_kept_momenta(change=lambda point, taken: point):
+  """Returns the least p-value of x, v and u after steps from exact draws.
+
+  x is tested for small u, too, because x and u are independent.
+
+  The density of x is proportional to exp(-x^4 / 4). `change` is a function of
+  the `Point` and the `Taken` of each step, and returns another `Point`.
+  """
+  law = stats.gennorm(4.0, scale=4.0**0.25)
+  program = python_program.PythonProgram(
+    lambda x: (-0.25 * x[:, 0] ** 4, -(x**3))
+  )
+  params = conditional.Params(natural.of_scale(1, []), np.eye(1))
+  rng = np.random.default_rng(3)
+  rows = law.rvs(size=(100_000, 1), random_state=rng)
+  point = program_lib.at_starts(rows, -0.25 * rows[:, 0] ** 4, -(rows**3))
+  zero = np.zeros(len(rows))
+  point = point._replace(log_det=zero, forces=point.gradients)
+  rates = []
+  for length in rng.integers(1, 3, size=30):
+    noise = program_lib.Noise(
+      np.array([length]),
+      np.array([0.9**length]),
+      rng.normal(size=(1, *rows.shape)),
+      rng.uniform(size=(1, len(rows))),
+    )
+    point, taken = program.run(params, point, 1.3, noise)
+    point = change(point, taken)
+    rates.append(np.mean(taken.is_accepted))
+  assert 0.3 < np.mean(rates) < 0.9
+  return min(
+    stats.kstest(found, cdf).pvalue
+    for found, cdf in [
+      (point.rows[:, 0], law.cdf),
+      (point.rows[np.abs(point.uniforms) < 0.5, 0], law.cdf),
+      (point.velocities[:, 0], 'norm'),
+      (0.5 * (1.0 + point.uniforms), 'uniform'),
+    ]
+  )
+
+
+def test_kept_momenta_leave_the_law_as_it_is():
+  assert _after_kept_momenta() > 1e-3
+
+
+def _without_negation(point, taken):
+  sign = np.where(taken.is_accepted[0], 1.0, -1.0)
+  return point._replace(velocities=sign[:, np.newaxis] * point.velocities)
+
+
+def _without_ratio(point, taken):
+  ratio = np.where(taken.is_accepted, taken.log_accept_ratio, 0.0)[0]
+  return point._replace(uniforms=point.uniforms * np.exp(ratio))
+
+
+def _with_long_momenta(point, taken):
+  del taken
+  return point._replace(velocities=1.2 * point.velocities)
+
+
+@pytest.mark.parametrize(
+  'change', [_without_negation, _without_ratio, _with_long_momenta]
+)
+def test_kept_momenta_with_a_slip_are_noticed(change):
+  assert _after_kept_momenta(change) < 1e-6
+
+
 @pytest.mark.parametrize('name', _NAMES)
 def test_the_program_has_the_map_and_its_gradient(learned, density, name):
   engine = learned[name]
@@ -151,7 +221,8 @@ def test_the_kernel_that_is_handed_over_is_the_same_sampler(
   kernel = chains.kernel
   proposal = kernel.parameters['inner_kernel']
   given = proposal.parameters
-  assert tuple(given['num_leapfrog_steps']) == tuple(engine.lengths.best)
+  assert sum(given['num_leapfrog_steps']) == sum(engine.lengths.best)
+  assert proposal.keeps_momentum
   np.testing.assert_allclose(given['step_size'], engine.step_size)
   rows = _funnel_draws(4000, 6)
   results = kernel.bootstrap_results(tf.constant(rows))
@@ -180,7 +251,7 @@ def test_energies_are_those_of_draws_and_their_momenta(learned, name):
   assert stats.kstest(2.0 * kinetic[::10].ravel(), 'chi2', [3]).pvalue > 1e-4
   # Power: not without the volume of the map, nor with energies of proposals.
   ratios = np.where(trace['is_accepted'], 0.0, trace['log_accept_ratio'])
-  assert stats.kstest(2.0 * (kinetic - ratios).ravel(), 'chi2', [3])[1] < 1e-9
+  assert stats.kstest(2.0 * (kinetic - ratios).ravel(), 'chi2', [3])[1] < 1e-6
   if name != structure.DENSE:
     assert np.min(trace['energy'] + trace['target_log_prob']) < 0.0
 
@@ -297,12 +368,17 @@ def test_lengths_are_those_of_the_compiled_rule():
       tf.constant(step < 5),
     )
     theirs, drawn = trajectory_length.choose(
-      theirs, _event_sum, tf.constant(step), total, lambda best: best
+      theirs, _event_sum, tf.constant(step), total, _settled
     )
     assert tuple(ours.range_at(step, total)) == tuple(drawn.numpy())
     before = after
   assert tuple(ours.best) == tuple(theirs.num_leapfrog_steps.numpy())
   assert ours.best[1] > lengths_lib.FIRST[1]
+
+
+def _settled(best):
+  """The range of `kept_momentum`, without its third number."""
+  return tf.stack([1, 2 * tf.maximum(1, tf.reduce_sum(best) // 4) - 1])
 
 
 def _event_sum(rows):
@@ -354,6 +430,9 @@ def ranks():
     _of_simulated(data), choice, starts, tf.constant([1, 2]), 200, True
   )
   pilot.start(1, recorded.Options())
+  # If all trajectories have one leapfrog step, steps are reversible although
+  # they keep momenta.
+  pilot.lengths.best = np.array([1, 2])
   truths, data = _simulated(_NUM_DATA_SETS, 2)
   density = _of_simulated(data)
 
@@ -361,11 +440,11 @@ def ranks():
     one = copy.copy(pilot)
     one._program = density.steps()
     values, gradients = density.evaluate(rows)
-    one._point = program_lib.Point(rows, rows, values, gradients, 0, 0)
+    one._point = program_lib.at_starts(rows, values, gradients)
     one.num_steps = 1000 + number * _STEPS_APART
     one._turn()
     drawn = one._drawn
-    one._drawn = lambda *noise: change(*drawn(*noise))
+    one._drawn = lambda generators: change(drawn(generators))
     one.draw(1, _STEPS_APART, 0)
     return one.states
 
@@ -389,7 +468,7 @@ def _rank_p_values(ranks):
 
 @pytest.mark.full
 def test_ranks_of_simulated_truths_are_uniform(ranks):
-  found = _rank_p_values(ranks(lambda *noise: noise))
+  found = _rank_p_values(ranks(lambda noise: noise))
   assert min(found) > 1e-3
 
 
@@ -397,8 +476,10 @@ def test_ranks_of_simulated_truths_are_uniform(ranks):
 @pytest.mark.parametrize(
   'change',
   [
-    lambda count, momenta, uniforms: (count, momenta, 0.0 * uniforms),
-    lambda count, momenta, uniforms: (count, 1.25 * momenta, uniforms),
+    lambda noise: noise._replace(
+      shares=0.0 * noise.shares, uniforms=0.0 * noise.uniforms + 0.5
+    ),
+    lambda noise: noise._replace(momenta=1.25 * noise.momenta),
   ],
   ids=['accepts all', 'momenta too large'],
 )

@@ -20,7 +20,9 @@ def kernel_of_host(engine, kernel):
     results,
     preconditioner_params=_params(engine.part, dtype),
     step_size=tf.constant(engine.step_size, dtype),
-    num_leapfrog_steps=tf.constant(engine.lengths.best, tf.int32),
+    num_leapfrog_steps=tf.constant(
+      [*engine.lengths.settled, sum(engine.lengths.best)], tf.int32
+    ),
   )
   return learned.frozen(kernel, results)
 

@@ -61,7 +61,6 @@ class HostEngine(kept.Kept):
     'lengths',
     'step_size',
     'num_steps',
-    '_scale',
     '_direction',
     '_num_trials',
     '_num_updates',
@@ -78,11 +77,10 @@ class HostEngine(kept.Kept):
     self.part = part
     starts = np.asarray(starts, self._dtype.as_numpy_dtype)
     values, gradients = density.evaluate(starts)
-    self._point = program_lib.Point(starts, starts, values, gradients, 0, 0)
+    self._point = program_lib.at_starts(starts, values, gradients)
     self.num_steps = self._num_updates = self._direction = 0
     self.step_size, self._num_trials = 1.0, _MOST_TRIALS
-    self._scale = self._first_scale()
-    part.scale_by(self._scale, starts, gradients)
+    part.scale_by(self._first_scale(), starts, gradients)
     self._turn()
     self.lengths = lengths_lib.Lengths(getattr(self._point, part.coordinates))
     self._last = None  # `program.Taken` of the last call.
@@ -107,7 +105,7 @@ class HostEngine(kept.Kept):
   @property
   def cost(self):
     """Mean number of gradients of a step, for the learned range of lengths."""
-    return float(np.mean(self.lengths.best))
+    return float(np.mean(self.lengths.settled))
 
   @property
   def cost_of_adapting(self):
@@ -144,7 +142,7 @@ class HostEngine(kept.Kept):
     except KeyboardInterrupt:
       cut_by = 'the user'
     seconds = self._seconds_per_step if taken else 0.0
-    return self._recorded(taken or [self._now()], 1, seconds, cut_by)
+    return self._recorded(taken or [self._now()], seconds, cut_by)
 
   def draw(self, num_draws, steps_per_draw, number):
     """Continues the chains; returns the `Recorded` draws."""
@@ -152,10 +150,13 @@ class HostEngine(kept.Kept):
     total, done, taken = num_draws * steps_per_draw, 0, []
     with progress_lib.Progress(total, self._reports, is_kept=False) as progress:
       while done < total:
-        taken.append(self._take(total - done))
-        done += len(taken[-1].states)
+        one, first = self._take(total - done), (-done - 1) % steps_per_draw
+        done += len(one.states)
+        # Copies, because a slice would keep all steps in memory.
+        kept = (rows[first::steps_per_draw].copy() for rows in one)
+        taken.append(_Drawn(*kept))
         progress.update(done, 'sample', self._accept_rate)
-    return self._recorded(taken, steps_per_draw)
+    return self._recorded(taken)
 
   def to_saved(self):
     """Returns JSON values and arrays, for `load`."""
@@ -198,14 +199,9 @@ class HostEngine(kept.Kept):
       state.save(list(arrays.values()), names=list(arrays))
       self._saved_at = time.monotonic()
 
-  def _recorded(self, taken, steps_per_draw, seconds=0.0, cut_by=''):
-    """Returns the `Recorded` draws of steps that were taken."""
-    drawn = _Drawn(
-      *(
-        np.concatenate(rows)[steps_per_draw - 1 :: steps_per_draw]
-        for rows in zip(*taken)
-      )
-    )
+  def _recorded(self, taken, seconds=0.0, cut_by=''):
+    """Returns the `Recorded` draws, from a list of `_Drawn`."""
+    drawn = _Drawn(*map(np.concatenate, zip(*taken)))
     ratios = drawn.log_accept_ratio
     trace = dict(
       target_log_prob=drawn.values,
@@ -234,13 +230,14 @@ class HostEngine(kept.Kept):
 
   @property
   def _accept_rate(self):
-    return float(np.mean(self._last.is_accepted)) if self._last else 0.0
+    return float(np.mean(self._last.is_accepted)) if self._last else None
 
   def _adapt(self):
     """Takes one or more steps and learns from them."""
     before, first = self._point, self.num_steps
-    noise = [self._noise(first + turn) for turn in range(self._num_together())]
-    drawn = [self._drawn(one, first + turn) for turn, one in enumerate(noise)]
+    steps = range(first, first + self._num_together())
+    generators = [self._generator(step) for step in steps]
+    drawn = self._drawn(generators)
     taken = self._steps(drawn)
     is_searching, is_new = self._num_trials > 0, False
     name = self.part.coordinates
@@ -251,12 +248,12 @@ class HostEngine(kept.Kept):
     )
     accept_prob = np.exp(np.minimum(taken.log_accept_ratio, 0.0))
     with np.errstate(all='ignore'):
-      for turn, (count, *_) in enumerate(drawn):
+      for turn, count in enumerate(drawn.lengths):
         mean, pairs = np.mean(accept_prob[turn]), [x[turn] for x in known]
         if is_searching:
           self._search(mean, *pairs)
         else:
-          is_new |= self._learn(mean, *pairs, noise[turn])
+          is_new |= self._learn(mean, *pairs, generators[turn])
         self.lengths.add(
           count,
           places[turn],
@@ -279,63 +276,59 @@ class HostEngine(kept.Kept):
     """
     if self._num_trials or not self.with_xla:
       return 1  # Without XLA a density is slow, and calls add little time.
-    ends = self.num_adaptation_steps, self.num_steps + self.part.steps_to_fit
+    left = self.num_adaptation_steps - self.num_steps
     most = min(self._program.most_steps, self.num_steps // _STEPS_OF_ONE)
-    return int(max(1, min(most, min(ends) - self.num_steps)))
+    return int(max(1, min(most, left, self.part.steps_to_fit)))
 
   def _take(self, num_steps):
     """Takes up to `num_steps` steps without learning; returns `_Drawn`."""
     fitting = _SECONDS_OF_CALL / max(self._seconds_per_step, 1e-9)
     most = min(num_steps, self._program.most_steps, max(1.0, fitting))
     steps = range(self.num_steps, self.num_steps + int(most))
-    noise = [self._drawn(self._noise(step), step) for step in steps]
     begin = self._point
-    taken = self._steps(noise)
-    values, log_det = (taken.visited(n, begin) for n in ('values', 'log_det'))
-    before = [
-      np.concatenate([start[np.newaxis], rows[:-1]])
-      for start, rows in ((begin.values, values), (begin.log_det, log_det))
-    ]
-    momenta = np.stack([momentum for _, momentum, _ in noise])
-    # In z, the energy with momentum v is -log p(x) - log |dx / dz| + v^2 / 2.
+    taken = self._steps(self._drawn([self._generator(step) for step in steps]))
     # An accepted proposal has changed the energy by -log ratio.
-    energies = 0.5 * np.sum(momenta**2, axis=-1) - sum(before)
-    energies -= np.where(taken.is_accepted, taken.log_accept_ratio, 0.0)
+    change = np.where(taken.is_accepted, taken.log_accept_ratio, 0.0)
     return _Drawn(
       taken.visited('states', begin),
-      values,
+      taken.visited('values', begin),
       taken.log_accept_ratio,
       taken.is_accepted,
       taken.lengths,
-      energies,
+      taken.energies - change,
     )
 
-  def _noise(self, step):
+  def _generator(self, step):
     """Returns the generator of a step."""
     key = np.array(self.seed, np.uint64)
     return np.random.Generator(
       np.random.Philox(key=key, counter=[0, 0, 0, step])
     )
 
-  def _drawn(self, noise, step):
-    """Returns leapfrog steps, momenta and uniforms of a step."""
-    fewest, most = self.lengths.range_at(step, self.num_adaptation_steps)
-    count, shape = int(noise.integers(fewest, most + 1)), self.states.shape
-    return count, noise.standard_normal(shape), noise.random(shape[0])
+  def _drawn(self, generators):
+    """Returns the `program.Noise` of the next steps, one generator for each."""
+    shape, drawn = self.states.shape, []
+    for step, generator in enumerate(generators, self.num_steps):
+      fewest, most = self.lengths.range_at(step, self.num_adaptation_steps)
+      length = int(generator.integers(fewest, most + 1))
+      share = self.lengths.share_kept(length, step, self.num_adaptation_steps)
+      momenta = generator.standard_normal(shape)
+      drawn.append((length, share, momenta, generator.random(shape[0])))
+    return program_lib.Noise(*map(np.stack, zip(*drawn)))
 
-  def _steps(self, drawn):
+  def _steps(self, noise):
     """Moves the chains by steps with the given noise; returns `Taken`."""
-    begin, (counts, momenta, uniforms) = time.monotonic(), zip(*drawn)
+    begin, count = time.monotonic(), len(noise.lengths)
     point, taken = self._program.run(
-      self._data, self._point, self.step_size, counts, momenta, uniforms
+      self._data, self._point, self.step_size, noise
     )
     # One statement changes all fields, so after an interrupt either all are new
     # or all are old.
     self.__dict__.update(
-      _point=point, _last=taken, num_steps=self.num_steps + len(drawn)
+      _point=point, _last=taken, num_steps=self.num_steps + count
     )
     if self._has_compiled:
-      self._seconds_per_step = (time.monotonic() - begin) / len(drawn)
+      self._seconds_per_step = (time.monotonic() - begin) / count
     self._has_compiled = True
     return taken
 
@@ -344,7 +337,7 @@ class HostEngine(kept.Kept):
     params, point = self.part.params, self._point
     rows = params.inverse(point.states)
     _, log_det, pull = params.forward(rows)
-    arrays = rows, *point[1:4], log_det, pull(point.gradients)
+    arrays = rows, *point[1:4], log_det, pull(point.gradients), *point[6:]
     dtype = self._dtype.as_numpy_dtype
     self._point = program_lib.Point(*(np.asarray(x, dtype) for x in arrays))
     self._data = self._program.as_data(params)
@@ -373,17 +366,16 @@ class HostEngine(kept.Kept):
     self._num_trials = 0 if has_crossed else self._num_trials - 1
     by = 1.0 if has_crossed else 2.0**direction
     self._direction = direction
-    self._scale *= by
     self.part.scale_by(by, states, gradients)
 
-  def _learn(self, accept_prob, states, gradients, noise):
+  def _learn(self, accept_prob, states, gradients, generator):
     """Updates part and step size; returns whether the part has changed.
 
     The log of the step size moves by rate_t (acceptance - target), with rate_t
     = max(_RATE, _FIRST_RATE (1 + t)^-0.6). Here t is what `num_steps_followed`
     of the part returns; see `linear.closed_form`.
     """
-    learned = self.part.learn(states, gradients, noise)
+    learned = self.part.learn(states, gradients, generator)
     followed = self.part.num_steps_followed(self._num_updates)
     rate = max(_RATE, _FIRST_RATE * (1.0 + followed) ** -0.6)
     size = learned.step_size or self.step_size

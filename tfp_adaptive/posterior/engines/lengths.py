@@ -6,6 +6,7 @@ for compiled kernels.
 
 import numpy as np
 
+from tfp_adaptive.linear import kept_momentum
 from tfp_adaptive.posterior.engines import kept
 
 FIRST, MOST = (1, 5), 32
@@ -81,18 +82,30 @@ class Lengths(kept.Kept):
 
   def review(self, step, num_adaptation_steps):
     """Changes to the best range if a review is due after a step."""
-    is_open = step < int(_LAST_REVIEW * num_adaptation_steps)
+    is_open = _is_open(step, num_adaptation_steps)
     if is_open and self._time >= self._next_review:
       self._next_review *= _GROWTH
       self._choose()
 
+  @property
+  def settled(self):
+    """The range of steps that keep momenta, see `linear.kept_momentum`."""
+    return 1, 2 * max(1, sum(self.best) // 4) - 1
+
   def range_at(self, step, num_adaptation_steps):
     """Returns the range (fewest, most) that a step draws from."""
-    is_open = step < int(_LAST_REVIEW * num_adaptation_steps)
-    if not is_open or step == 0 or step % 2 == 1:
+    if not _is_open(step, num_adaptation_steps):
+      return self.settled
+    if step == 0 or step % 2 == 1:
       return self.best
     longest = max(_EXPLORED * self.best[1], _LEAST_EXPLORED)
     return 1, min(longest, MOST)
+
+  def share_kept(self, length, step, num_adaptation_steps):
+    """Returns the share a of the momentum that a step of this length keeps."""
+    if _is_open(step, num_adaptation_steps):
+      return 0.0
+    return np.exp(-2.0 * kept_momentum.DAMPING * length / sum(self.best))
 
   def _add_moments(self, rows, weight):
     delta = np.mean(rows, axis=0) - self._mean
@@ -134,6 +147,11 @@ class Lengths(kept.Kept):
     best = np.flatnonzero(scores == np.min(scores))[-1]
     if np.isfinite(scores[best]) and count[0, 0]:
       self.best = np.array([fewest[best], most[best]])
+
+
+def _is_open(step, num_adaptation_steps):
+  """Whether lengths are still learned at a step."""
+  return step < int(_LAST_REVIEW * num_adaptation_steps)
 
 
 def _ranges():

@@ -70,12 +70,12 @@ class LearnedMatrix(kept.Kept):
       self._mean_state = np.mean(states[is_known], axis=0)
       self._mean_gradient = np.mean(gradients[is_known], axis=0)
 
-  def learn(self, states, gradients, noise):
+  def learn(self, states, gradients, generator):
     """Learns from one state of every chain; returns `Learned`.
 
     States and gradients are [chains, d], NaN for chains whose squares overflow.
     """
-    del noise
+    del generator
     self._time += 1.0
     is_known = np.all(np.isfinite(states), axis=1)
     if not np.any(is_known):
@@ -175,10 +175,10 @@ class LearnedMap(kept.Kept):
     self._time += 1.0
     self._forget()
 
-  def learn(self, states, gradients, noise):
-    """Learns as in `LearnedMatrix`; `noise` decides which pairs are kept."""
+  def learn(self, states, gradients, generator):
+    """Learns as in `LearnedMatrix`; `generator` chooses the pairs to keep."""
     self._time += 1.0
-    self._add(np.concatenate([states, gradients], axis=1), noise)
+    self._add(np.concatenate([states, gradients], axis=1), generator)
     if self._time < self._next_fit:
       return Learned(False)
     last = self._last_time
@@ -227,7 +227,7 @@ class LearnedMap(kept.Kept):
     self._pairs = np.full([self._NUM_PAIRS, size], np.nan)
     self._place = np.zeros([self._NUM_PAIRS, 2], int)  # Chain, and step.
 
-  def _add(self, rows, noise):
+  def _add(self, rows, generator):
     """Offers a pair of every chain to the history.
 
     After T steps the history holds the pair of step t with a probability
@@ -240,7 +240,7 @@ class LearnedMap(kept.Kept):
       chains = np.sort((np.arange(count) + self._num_seen) % len(rows))
     num_rows = len(chains)
     first = np.arange(num_rows + 1) * count // num_rows
-    spot, chance = noise.random([2, num_rows])
+    spot, chance = generator.random([2, num_rows])
     slot = first[:-1] + (spot * np.diff(first)).astype(int)
     if self._num_seen + num_rows <= count:
       slot = self._num_seen + np.arange(num_rows)

@@ -50,6 +50,27 @@ class Point(NamedTuple):
   gradients: np.ndarray  # Gradient of the log density at x, [chains, d].
   log_det: np.ndarray  # log |dx / dz|, [chains].
   forces: np.ndarray  # Gradient of the log density of z, [chains, d].
+  # The momentum v, [chains, d], and the number u in (-1, 1), [chains], that the
+  # next step may keep, see `linear.kept_momentum`.
+  velocities: np.ndarray
+  uniforms: np.ndarray
+
+
+def at_starts(rows, values, gradients):
+  """Returns the `Point` of chains that take their first step, still without z.
+
+  `rows` are x, [chains, d].
+  """
+  return Point(rows, rows, values, gradients, 0, 0, 0.0 * rows, 0.0 * values)
+
+
+class Noise(NamedTuple):
+  """The random numbers of n steps."""
+
+  lengths: np.ndarray  # Leapfrog steps of each step, [n].
+  shares: np.ndarray  # Share a of the momentum that each step keeps, [n].
+  momenta: np.ndarray  # Normal numbers, [n, chains, d].
+  uniforms: np.ndarray  # In (0, 1), [n, chains].
 
 
 class Taken(NamedTuple):
@@ -62,6 +83,8 @@ class Taken(NamedTuple):
   log_det: np.ndarray  # log |dx / dz|, [n, chains].
   log_accept_ratio: np.ndarray  # [n, chains].
   is_accepted: np.ndarray  # [n, chains].
+  # |v|^2 / 2 - log p(x) - log |dx / dz| at the start of each step, [n, chains].
+  energies: np.ndarray
   lengths: np.ndarray  # Leapfrog steps of each proposal, [n].
 
   def visited(self, name, start):
@@ -91,16 +114,23 @@ class Program:
     self._shape = self.most_steps, num_chains, event_size
     self._data_shapes = _shapes_of_data(event_size)
     rows, values = [num_chains, event_size], [num_chains]
-    self._point_shapes = rows, rows, values, rows, values, rows
+    self._point_shapes = rows, rows, values, rows, values, rows, rows, values
     few = self._shape[:2]
-    self._taken_shapes = *[self._shape] * 3, *[few] * 4
-    floats = [*self._point_shapes, [], self._shape, self._shape[:2]]
+    self._taken_shapes = *[self._shape] * 3, *[few] * 5
+    # A point, the step size, and all of `Noise` but the lengths.
+    self._float_shapes = (
+      *self._point_shapes,
+      [],
+      [self.most_steps],
+      self._shape,
+      few,
+    )
     # The arguments are packed, because passing each argument takes time.
     self._run = tf.function(
       self._packed, autograph=False, jit_compile=with_xla or None
     ).get_concrete_function(
       tf.TensorSpec([_size(self._data_shapes)], dtype),
-      tf.TensorSpec([_size(floats)], dtype),
+      tf.TensorSpec([_size(self._float_shapes)], dtype),
       tf.TensorSpec([1 + self.most_steps], tf.int32),
     )
 
@@ -109,26 +139,30 @@ class Program:
     values = [np.ravel(value) for value in _data_of(params)]
     return tf.constant(np.concatenate(values), self._dtype)
 
-  def run(self, data, point, step_size, lengths, momenta, uniforms):
-    """Takes n steps, at most `most_steps`; returns `Point` and `Taken`, numpy.
+  def run(self, data, point, step_size, noise):
+    """Takes the n steps of `Noise`, at most `most_steps`, from a `Point`.
 
-    `data` is a result of `as_data`, and `lengths` [n] are the numbers of
-    leapfrog steps. Momenta are [n, chains, d], and uniforms [n, chains].
+    `data` is a result of `as_data`. Returns `Point` and `Taken`, numpy.
     """
-    count = len(lengths)
-    noise = [np.zeros(self._shape), np.zeros(self._shape[:2])]
-    noise[0][:count], noise[1][:count] = momenta, uniforms
-    floats = np.concatenate([np.ravel(x) for x in (*point, step_size, *noise)])
+    count = len(noise.lengths)
+    padded = [np.zeros(shape) for shape in self._float_shapes[-3:]]
+    for room, numbers in zip(padded, noise[1:]):
+      room[:count] = numbers
+    floats = np.concatenate([np.ravel(x) for x in (*point, step_size, *padded)])
     counts = np.zeros([1 + self.most_steps], np.int32)
-    counts[0], counts[1 : 1 + count] = count, lengths
+    counts[0], counts[1 : 1 + count] = count, noise.lengths
     floats = tf.constant(floats, self._dtype)
     try:
       found = self._run(data, floats, tf.constant(counts))
     except tf.errors.OpError as error:
       raise target_call.failed(error) from error
     found = _split(found.numpy(), (*self._point_shapes, *self._taken_shapes))
-    taken = Taken(*(rows[:count] for rows in found[6:]), np.array(lengths))
-    return Point(*found[:6]), taken._replace(is_accepted=taken.is_accepted > 0)
+    size = len(self._point_shapes)
+    taken = [rows[:count] for rows in found[size:]]
+    taken = Taken(*taken, np.array(noise.lengths))
+    return Point(*found[:size]), taken._replace(
+      is_accepted=taken.is_accepted > 0
+    )
 
   def evaluate(self, rows):
     """Returns values [n, chains] and gradients of rows [n, chains, d].
@@ -142,26 +176,25 @@ class Program:
       natural = natural_lib.of_scale(size, [])
       self._identity = self.as_data(conditional.Params(natural, np.eye(size)))
     zeros = [np.zeros(shape) for shape in self._point_shapes]
-    never = np.full(rows.shape[:2], 2.0)
-    ones = np.ones([len(rows)], int)
-    _, taken = self.run(self._identity, Point(*zeros), 1.0, ones, rows, never)
+    count, never = len(rows), np.full(rows.shape[:2], 2.0)
+    noise = Noise(np.ones([count], int), np.zeros([count]), rows, never)
+    _, taken = self.run(self._identity, Point(*zeros), 1.0, noise)
     return taken.values, taken.gradients
 
   def _packed(self, data, floats, counts):
     """Calls `_steps` with arguments and results packed in vectors."""
-    shapes = [*self._point_shapes, [], self._shape, self._shape[:2]]
-    floats = _split(floats, shapes, tf.reshape)
+    floats = _split(floats, self._float_shapes, tf.reshape)
+    size = len(self._point_shapes)
     found = self._steps(
       Data(*_split(data, self._data_shapes, tf.reshape)),
-      Point(*floats[:6]),
-      floats[6],
+      Point(*floats[:size]),
+      floats[size],
       counts[0],
-      counts[1:],
-      *floats[7:],
+      Noise(counts[1:], *floats[size + 1 :]),
     )
     return tf.concat([tf.reshape(x, [-1]) for x in found], axis=0)
 
-  def _steps(self, data, point, step_size, count, lengths, momenta, uniforms):
+  def _steps(self, data, point, step_size, count, noise):
     """Takes `count` steps; results have room for `most_steps` steps."""
     num_steps = self.most_steps
     places = [
@@ -170,14 +203,18 @@ class Program:
     ]
 
     def turn(step, point, places):
-      end, ratio = self._trajectory(
-        data, point, step_size, lengths[step], momenta[step]
-      )
-      is_accepted = uniforms[step] < tf.exp(tf.minimum(ratio, 0.0))
+      start = _renewed(point, Noise(*(numbers[step] for numbers in noise)))
+      end, ratio = self._trajectory(data, start, step_size, noise.lengths[step])
+      is_accepted = tf.abs(start.uniforms) < tf.exp(tf.minimum(ratio, 0.0))
       proposal = end.rows, end.states, end.gradients, end.values, end.log_det
-      found = *proposal, ratio, tf.cast(is_accepted, self._dtype)
-      places = [p.write(step, rows) for p, rows in zip(places, found)]
-      return step + 1, _chosen(is_accepted, end, point), places
+      energy = _kinetic(start) - start.values - start.log_det
+      decision = ratio, tf.cast(is_accepted, self._dtype), energy
+      places = [
+        p.write(step, rows) for p, rows in zip(places, (*proposal, *decision))
+      ]
+      end = end._replace(uniforms=start.uniforms * tf.exp(-ratio))
+      stay = start._replace(velocities=-start.velocities)
+      return step + 1, _chosen(is_accepted, end, stay), places
 
     _, point, places = tf.while_loop(
       lambda step, *_: step < count,
@@ -187,27 +224,33 @@ class Program:
     )
     return (*point, *(place.stack() for place in places))
 
-  def _trajectory(self, data, point, step_size, num_steps, momentum):
+  def _trajectory(self, data, start, step_size, num_steps):
     """Returns the end of a leapfrog trajectory and its log acceptance ratio."""
-    half = 0.5 * step_size
 
-    def leap(count, end, velocity):
-      end = self._at(data, end.rows + step_size * velocity)
-      return count + 1, end, velocity + step_size * end.forces
+    def leap(count, end):
+      rows = end.rows + step_size * end.velocities
+      end = self._at(data, rows, end)
+      velocities = end.velocities + step_size * end.forces
+      return count + 1, end._replace(velocities=velocities)
 
-    _, end, velocity = tf.while_loop(
-      lambda count, *_: count < num_steps,
+    half = 0.5 * step_size * start.forces
+    _, end = tf.while_loop(
+      lambda count, _: count < num_steps,
       leap,
-      (tf.constant(0), point, momentum + half * point.forces),
+      (
+        tf.constant(0),
+        start._replace(velocities=start.velocities + half),
+      ),
     )
-    velocity -= half * end.forces
-    kinetic = 0.5 * tf.reduce_sum(momentum**2 - velocity**2, axis=-1)
-    ratio = end.values - point.values + end.log_det - point.log_det + kinetic
+    velocities = end.velocities - 0.5 * step_size * end.forces
+    end = end._replace(velocities=velocities)
+    ratio = end.values - start.values + end.log_det - start.log_det
+    ratio += _kinetic(start) - _kinetic(end)
     nothing = tf.constant(-np.inf, ratio.dtype)
     return end, tf.where(tf.math.is_finite(ratio), ratio, nothing)
 
-  def _at(self, data, rows):
-    """Returns the `Point` of z."""
+  def _at(self, data, rows, before):
+    """Returns the `Point` of z, with velocities and uniforms of `before`."""
     with tf.GradientTape() as tape:
       tape.watch(rows)
       states, log_det = _forward(data, rows)
@@ -217,7 +260,27 @@ class Program:
       rows,
       output_gradients=[gradients, tf.ones_like(log_det)],
     )
-    return Point(rows, states, values, gradients, log_det, forces)
+    kept = before.velocities, before.uniforms
+    return Point(rows, states, values, gradients, log_det, forces, *kept)
+
+
+def _renewed(point, noise):
+  """Returns the `Point` at the start of a step, with v and u of this step.
+
+  See `linear.kept_momentum`. No momentum is kept if u is 0, as at the start.
+  """
+  share = tf.cast(point.uniforms != 0.0, noise.shares.dtype) * noise.shares
+  rest = 1.0 - share**2
+  moved = point.uniforms + 0.5 * rest
+  moved = tf.where(moved >= 1.0, moved - 2.0, moved)
+  uniforms = tf.where(share > 0.0, moved, 2.0 * noise.uniforms - 1.0)
+  share, rest = share[:, tf.newaxis], rest[:, tf.newaxis]
+  velocities = share * point.velocities + tf.sqrt(rest) * noise.momenta
+  return point._replace(velocities=velocities, uniforms=uniforms)
+
+
+def _kinetic(point):
+  return 0.5 * tf.reduce_sum(point.velocities**2, axis=-1)
 
 
 def _chosen(is_accepted, end, point):

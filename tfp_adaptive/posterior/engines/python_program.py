@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tfp_adaptive.fits import conditional
+from tfp_adaptive.posterior.engines.program import Noise
 from tfp_adaptive.posterior.engines.program import Point
 from tfp_adaptive.posterior.engines.program import Taken
 
@@ -32,36 +33,58 @@ class PythonProgram:
     values, gradients = (np.stack(parts) for parts in zip(*found))
     return values, gradients
 
-  def run(self, data, point, step_size, lengths, momenta, uniforms):
+  def run(self, data, point, step_size, noise):
     """Takes steps, see `program.Program.run`."""
     places = []
     with np.errstate(all='ignore'):  # A proposal that overflows is rejected.
-      for count, momentum, uniform in zip(lengths, momenta, uniforms):
-        end, ratio = self._trajectory(data, point, step_size, count, momentum)
-        is_accepted = uniform < np.exp(np.minimum(ratio, 0.0))
-        found = end.rows, end.states, end.gradients, end.values, end.log_det
-        places.append((*found, ratio, is_accepted))
+      for length, *numbers in zip(*noise):
+        start = _renewed(point, Noise(length, *numbers))
+        end, ratio = self._trajectory(data, start, step_size, length)
+        is_accepted = np.abs(start.uniforms) < np.exp(np.minimum(ratio, 0.0))
+        proposal = end.rows, end.states, end.gradients, end.values, end.log_det
+        energy = _kinetic(start) - start.values - start.log_det
+        places.append((*proposal, ratio, is_accepted, energy))
+        end = end._replace(uniforms=start.uniforms * np.exp(-ratio))
+        stay = start._replace(velocities=-start.velocities)
         point = Point(
           *(
             np.where(
               is_accepted[:, np.newaxis] if x.ndim > 1 else is_accepted, x, y
             )
-            for x, y in zip(end, point)
+            for x, y in zip(end, stay)
           )
         )
     taken = (np.stack(rows) for rows in zip(*places))
-    return point, Taken(*taken, np.array(lengths))
+    return point, Taken(*taken, np.array(noise.lengths))
 
-  def _trajectory(self, params, point, step_size, num_steps, momentum):
+  def _trajectory(self, params, start, step_size, num_steps):
     """Returns the end of a leapfrog trajectory and its log acceptance ratio."""
-    end, velocity = point, momentum + 0.5 * step_size * point.forces
+    end, velocities = start, start.velocities + 0.5 * step_size * start.forces
     for step in range(num_steps):
-      rows = end.rows + step_size * velocity
+      rows = end.rows + step_size * velocities
       states, log_det, pull = params.forward(rows)
       values, gradients = self._density(states)
-      end = Point(rows, states, values, gradients, log_det, pull(gradients))
+      forces = pull(gradients)
       share = 0.5 if step == num_steps - 1 else 1.0
-      velocity = velocity + share * step_size * end.forces
-    kinetic = 0.5 * np.sum(momentum**2 - velocity**2, axis=-1)
-    ratio = end.values - point.values + end.log_det - point.log_det + kinetic
+      velocities = velocities + share * step_size * forces
+      place = rows, states, values, gradients, log_det, forces, velocities
+      end = Point(*place, start.uniforms)
+    ratio = end.values - start.values + end.log_det - start.log_det
+    ratio = ratio + _kinetic(start) - _kinetic(end)
     return end, np.where(np.isfinite(ratio), ratio, -np.inf)
+
+
+def _renewed(point, noise):
+  """See `program._renewed`."""
+  share = np.where(point.uniforms == 0.0, 0.0, noise.shares)
+  rest = 1.0 - share**2
+  moved = point.uniforms + 0.5 * rest
+  moved = np.where(moved >= 1.0, moved - 2.0, moved)
+  uniforms = np.where(share > 0.0, moved, 2.0 * noise.uniforms - 1.0)
+  share, rest = share[:, np.newaxis], rest[:, np.newaxis]
+  velocities = share * point.velocities + np.sqrt(rest) * noise.momenta
+  return point._replace(velocities=velocities, uniforms=uniforms)
+
+
+def _kinetic(point):
+  return 0.5 * np.sum(point.velocities**2, axis=-1)
