@@ -35,14 +35,14 @@ _STEPS_OF_ONE = 16  # After n adapting steps, a call takes at most n / 16.
 
 
 class _Drawn(NamedTuple):
-  """Draws of n steps that no longer adapt, [n, chains, ...]."""
+  """Draws [n, chains, ...] of steps that no longer adapt."""
 
   states: np.ndarray
   values: np.ndarray
   log_accept_ratio: np.ndarray
   is_accepted: np.ndarray
-  lengths: np.ndarray  # [n]
   energies: np.ndarray
+  lengths: np.ndarray  # Leapfrog steps of all steps, [num_steps].
 
 
 class HostEngine(kept.Kept):
@@ -104,8 +104,9 @@ class HostEngine(kept.Kept):
 
   @property
   def cost(self):
-    """Mean number of gradients of a step, for the learned range of lengths."""
-    return float(np.mean(self.lengths.settled))
+    """Mean number of gradients between two draws that are not thinned."""
+    lengths = self.lengths
+    return lengths.steps_of_draw * float(np.mean(lengths.settled))
 
   @property
   def cost_of_adapting(self):
@@ -121,42 +122,42 @@ class HostEngine(kept.Kept):
       state = checkpoint.State(run.folder, run.identity(), 'checkpoint_dir')
       self._resume(state)
     self._reports = run.reports
-    total = self.num_adaptation_steps + num_draws
+    count, done = self.num_adaptation_steps, 0
     taken, cut_by = [], ''
     try:
       with progress_lib.Progress(
-        total, run.reports, num_discarded=self.num_adaptation_steps
+        count + num_draws, run.reports, num_discarded=count
       ) as progress:
-        while self.num_steps < total:
+        while done < num_draws * self.lengths.steps_of_draw:
           if run.seconds_left is not None and run.seconds_left() <= 0.0:
             cut_by = '`max_seconds`'
             break
           if not self.is_settled:
-            phase, before = 'adapt', self.num_steps
+            before = self.num_steps
             self._adapt()
             self._save(state, before)
+            progress.update(self.num_steps, 'adapt', self._accept_rate)
           else:
-            phase, one = 'sample', self._take(total - self.num_steps)
-            taken.append(one)
-          progress.update(self.num_steps, phase, self._accept_rate)
+            every = self.lengths.steps_of_draw
+            taken.append(self._take(num_draws * every - done, done, every))
+            done += len(taken[-1].lengths)
+            progress.update(count + done // every, 'sample', self._accept_rate)
     except KeyboardInterrupt:
       cut_by = 'the user'
-    seconds = self._seconds_per_step if taken else 0.0
-    return self._recorded(taken or [self._now()], seconds, cut_by)
+    every = self.lengths.steps_of_draw
+    return self._recorded(taken, every, self._seconds_per_step * every, cut_by)
 
   def draw(self, num_draws, steps_per_draw, number):
     """Continues the chains; returns the `Recorded` draws."""
     del number  # The noise depends on the numbers of the steps.
-    total, done, taken = num_draws * steps_per_draw, 0, []
+    every = steps_per_draw * self.lengths.steps_of_draw
+    total, done, taken = num_draws * every, 0, []
     with progress_lib.Progress(total, self._reports, is_kept=False) as progress:
       while done < total:
-        one, first = self._take(total - done), (-done - 1) % steps_per_draw
-        done += len(one.states)
-        # Copies, because a slice would keep all steps in memory.
-        kept = (rows[first::steps_per_draw].copy() for rows in one)
-        taken.append(_Drawn(*kept))
+        taken.append(self._take(total - done, done, every))
+        done += len(taken[-1].lengths)
         progress.update(done, 'sample', self._accept_rate)
-    return self._recorded(taken)
+    return self._recorded(taken, every)
 
   def to_saved(self):
     """Returns JSON values and arrays, for `load`."""
@@ -199,17 +200,21 @@ class HostEngine(kept.Kept):
       state.save(list(arrays.values()), names=list(arrays))
       self._saved_at = time.monotonic()
 
-  def _recorded(self, taken, seconds=0.0, cut_by=''):
-    """Returns the `Recorded` draws, from a list of `_Drawn`."""
-    drawn = _Drawn(*map(np.concatenate, zip(*taken)))
+  def _recorded(self, taken, every, seconds=0.0, cut_by=''):
+    """Returns the `Recorded` draws, one for each `every` steps of `taken`."""
+    drawn = _Drawn(*map(np.concatenate, zip(*taken))) if taken else None
+    if drawn is None or not len(drawn.states):
+      drawn, every, seconds = self._now(), 1, 0.0
     ratios = drawn.log_accept_ratio
+    count = len(ratios)
+    # All chains take equally many leapfrog steps.
+    num_leaps = drawn.lengths[: count * every].reshape(count, every).sum(axis=1)
     trace = dict(
       target_log_prob=drawn.values,
       log_accept_ratio=ratios,
       is_accepted=drawn.is_accepted,
       diverging=ratios <= _DIVERGENCE,
-      # All chains take equally many leapfrog steps.
-      n_steps=np.broadcast_to(drawn.lengths[:, np.newaxis], ratios.shape),
+      n_steps=np.broadcast_to(num_leaps[:, np.newaxis], ratios.shape),
       step_size=np.full(ratios.shape, self.step_size),
       energy=drawn.energies,
     )
@@ -224,8 +229,8 @@ class HostEngine(kept.Kept):
       point.values[np.newaxis],
       log_accept_ratio=unknown,
       is_accepted=np.zeros(unknown.shape, bool),
-      lengths=np.zeros([1], int),
       energies=unknown,
+      lengths=np.zeros([1], int),
     )
 
   @property
@@ -280,8 +285,12 @@ class HostEngine(kept.Kept):
     most = min(self._program.most_steps, self.num_steps // _STEPS_OF_ONE)
     return int(max(1, min(most, left, self.part.steps_to_fit)))
 
-  def _take(self, num_steps):
-    """Takes up to `num_steps` steps without learning; returns `_Drawn`."""
+  def _take(self, num_steps, done, every):
+    """Takes up to `num_steps` steps without learning; returns `_Drawn`.
+
+    Before these steps, `done` steps were taken. Every so many steps make a
+    draw.
+    """
     fitting = _SECONDS_OF_CALL / max(self._seconds_per_step, 1e-9)
     most = min(num_steps, self._program.most_steps, max(1.0, fitting))
     steps = range(self.num_steps, self.num_steps + int(most))
@@ -289,14 +298,17 @@ class HostEngine(kept.Kept):
     taken = self._steps(self._drawn([self._generator(step) for step in steps]))
     # An accepted proposal has changed the energy by -log ratio.
     change = np.where(taken.is_accepted, taken.log_accept_ratio, 0.0)
-    return _Drawn(
+    each_step = (
       taken.visited('states', begin),
       taken.visited('values', begin),
       taken.log_accept_ratio,
       taken.is_accepted,
-      taken.lengths,
       taken.energies - change,
     )
+    first = (-done - 1) % every
+    # Copies, because a slice would keep all steps in memory.
+    draws = (rows[first::every].copy() for rows in each_step)
+    return _Drawn(*draws, taken.lengths)
 
   def _generator(self, step):
     """Returns the generator of a step."""

@@ -92,6 +92,15 @@ class Lengths(kept.Kept):
     """The range of steps that keep momenta, see `linear.kept_momentum`."""
     return 1, 2 * max(1, sum(self.best) // 4) - 1
 
+  @property
+  def steps_of_draw(self):
+    """Steps between two draws, which then cost as much as without kept momenta.
+
+    Draws after every step would be closer together, and so worth less for the
+    choice of a structure.
+    """
+    return round(np.mean(self.best) / np.mean(self.settled))
+
   def range_at(self, step, num_adaptation_steps):
     """Returns the range (fewest, most) that a step draws from."""
     if not _is_open(step, num_adaptation_steps):
