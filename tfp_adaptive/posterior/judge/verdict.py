@@ -314,9 +314,10 @@ def _failures(verdict, min_ess):
       for value in (verdict.share_diverging, verdict.most_diverging)
     )
     yield (
-      f'{share} of the proposals diverged (at most {most} is allowed). The '
-      'coordinate that differs most from its mean there is '
-      f'{verdict.where_diverging}: chains may miss a narrow region near it'
+      f'{share} of the proposals diverged (at most {most} is allowed). At '
+      f'these steps, the mean of {verdict.where_diverging} differs most from '
+      'its mean over all draws: chains may miss a narrow region near these '
+      'values'
     )
 
 
