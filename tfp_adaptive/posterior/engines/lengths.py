@@ -137,11 +137,7 @@ class Lengths(kept.Kept):
 
 
 def _ranges():
-  """Returns ends a and b of the ranges that are tried, and their weights.
-
-  For each b, a is 1 or the first number above b / 2. The weights of a range are
-  those of a mean over a, ..., b.
-  """
+  """Returns ends a and b of all ranges, and weights of means over a, ..., b."""
   ends = np.arange(1, MOST + 1)
   fewest = np.concatenate([np.ones_like(ends), ends[1:] // 2 + 1])
   most = np.concatenate([ends, ends[1:]])
