@@ -40,7 +40,8 @@ class Run:
     self._ended_by = ''
     self._place = plan.Place()
     self._sampling = None  # Gradients and time at the start of 'sample'.
-    self._is_file_final = False  # Whether later draws are no longer written.
+    # Whether the file stays as it is, because a shorter block was drawn.
+    self._is_file_final = False
     self._is_unjudged = False  # Whether loaded chains are full and not judged.
     self._with_xla = None  # (Whether XLA compiles, words), once chosen.
     self._file = run_file.RunFile(problem, settings)
