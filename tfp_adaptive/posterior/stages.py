@@ -76,7 +76,7 @@ class Run:
             self._spent,
             self._ended_by,
           )
-          if chains.is_too_noisy:  # Another call would not go on either.
+          if chains.is_too_noisy:  # Another call would end as well.
             self._place = self._place._replace(phase='done')
         # Nothing is saved if an adaptation was cut off: another call plans it.
         if not (self._ended_by and self._place.phase == 'improve'):
