@@ -30,8 +30,8 @@ def _check_groups(names):
 def _check_time_series(names):
   assert names['posterior'].converged
   states, weights = names['states'], names['weights']
-  exact = weights.sum(axis=1) @ names['drifts']
-  np.testing.assert_allclose(states.drift.mean(), exact, rtol=0.1)
+  exact = weights.sum(axis=1) @ names['step_scales']
+  np.testing.assert_allclose(states.step_scale.mean(), exact, rtol=0.1)
   exact = weights.sum(axis=0) @ names['noises']
   np.testing.assert_allclose(states.noise.mean(), exact, rtol=0.05)
   by_hand = np.percentile(names['by_hand'], 95, axis=(0, 1))

@@ -158,7 +158,9 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
     z = self.bijector.inverse(value)
     is_inside &= _all_finite(z, self._unconstrained_shape().rank)
     if not self.bijector.inverse_min_event_ndims:
-      return is_inside  # For single numbers, the inverse is NaN outside.
+      # For single numbers, the inverses of TFP's bijectors are NaN outside,
+      # except that of `tfb.Softsign`.
+      return is_inside
     # A value outside may have a finite inverse: a vector that does not sum to
     # one still has logarithms. But `forward` does not lead back to such a
     # value.

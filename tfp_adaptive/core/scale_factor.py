@@ -42,7 +42,8 @@ def unapply(operator, rows, adjoint=False):
 def positive(scales, min_scale):
   """Returns scales [d] made positive after a step that may change signs.
 
-  If `min_scale` is 0, it returns absolute values: -c and c are the same scale.
+  If `min_scale` is 0, it returns absolute values of at least `_LEAST`, because
+  -c and c are the same scale.
   """
   if min_scale > 0.0:
     return tf.maximum(scales, tf.cast(min_scale, scales.dtype))

@@ -29,7 +29,7 @@ _TREE_GROUPS = ('posterior', _STATS)
 _TRACE_GROUPS = ('adaptation', 'sampling')
 _LAYOUT = 3  # Version of the files, part of the identity of a run.
 _NUMBERS = 'biufc'  # Kinds of dtypes that Zarr and numpy write alike.
-# Files that a run leaves if it is killed before it writes anything.
+# Files that a killed run leaves before its first file is complete.
 _HARMLESS = (folder_lock.NAME, 'state.npz.tmp')
 
 

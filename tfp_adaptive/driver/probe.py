@@ -33,7 +33,9 @@ _GOLDEN = 0.6180339887498949
 # for all other numbers. Gradients round more, because large terms cancel.
 _SAME_MACHINE = 8.0, 32.0
 _OTHER_MACHINE = 512.0, 8192.0
-_TIMES_NOISE = 8.0  # Accepted multiple of the change when a point is repeated.
+# A difference may be this many times the change between two evaluations of one
+# point.
+_TIMES_NOISE = 8.0
 _RANDOM = 2.0**14  # A number that changes more at a repeated point is random.
 # A small number may be left by large terms that cancel. Its rounding is
 # therefore taken to be at least that of 1 for a log density, else at least that

@@ -41,8 +41,8 @@ from tfp_adaptive.interfaces import types
 
 _MAX_BLOCK_BYTES = 2**26
 _MAX_BLOCK_STEPS = 1000
-# A run with a time limit begins with a block of few steps. Each later block
-# takes at most a quarter of the remaining time.
+# A run with a time limit begins with a block of about 4 steps. Later blocks are
+# planned to take a quarter of the remaining time, but have at least one row.
 _FIRST_STEPS, _SHARE_OF_TIME = 4, 0.25
 
 
@@ -135,11 +135,11 @@ def sample(
 
   Warns:
     UserWarning: If a chain never moved, more than 1 % of the proposals
-      diverged, or the adaptation has not settled. With at least 100 draws, also
-      if R-hat is above 1.01 or the bulk or tail ESS is below 400. With 256
-      chains or more, R-hat is nested, over groups of chains that began alike,
-      so chains may be short. Even without a warning, the chains may not have
-      converged.
+      diverged, or an adaptation by gradient has not settled. With at least 100
+      draws, also if R-hat is above 1.01 or the bulk or tail ESS is below 400.
+      With 256 chains or more, R-hat is nested, over groups of chains that began
+      alike, so chains may be short. Even without a warning, the chains may not
+      have converged.
 
   Raises:
     TypeError: If `kernel` is not a transition kernel, or the state has no

@@ -6,8 +6,8 @@ Shards on the same device run one after another.
 
 What shards have learned is merged by the rules of `core/merging.py`. At first
 shards are merged after every step, because the noise of a shard's few chains
-would mislead its adaptation. Later the intervals grow. After the adaptation,
-devices exchange nothing.
+would mislead its adaptation. Later the intervals grow. After the discarded
+steps, devices exchange nothing.
 
 Draws depend on the number of shards, not on where they run.
 """

@@ -39,7 +39,7 @@ _FLOOR = 1e-6  # Smallest precision, in units of its typical size.
 
 
 class Params(NamedTuple):
-  """A conditional Gaussian as a map of z: a `Natural` of y = C z, and C.
+  """A map of z: `natural` maps y = C z to the state.
 
   C is a lower triangular matrix [d, d], or a diagonal matrix, stored as [d].
   """
@@ -148,9 +148,10 @@ def in_units(pairs, drivers, exponents):
 
 
 def start(pairs, drivers, exponents, is_bent=False, is_path=False):
-  """Returns the standard normal as `Fitted`, which gives the first weights.
+  """Returns a first `Fitted`, which gives the weights of the first round.
 
-  The precision is the mean of all terms, and the residuals are the scores.
+  Unlike in later rounds, the precision is the mean of all terms, the push uses
+  the drivers too, and the residuals are the scores.
   """
   size = pairs.states.shape[-1]
   first = natural_lib.of_scale(size, drivers, is_bent, is_path)

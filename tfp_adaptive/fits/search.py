@@ -11,7 +11,7 @@ from tfp_adaptive.fits import pairs as pairs_lib
 MOST_DRIVERS = 3
 _MOST_PAIRS = 500  # Most pairs that a search uses.
 _FEWEST_PAIRS = 100  # With fewer pairs there is no search.
-_NUM_TRIED = 3  # Coordinates tried as drivers of scales, and of means.
+_NUM_TRIED = 3  # Coordinates tried as drivers of scales, and 3 of means.
 _NUM_CHANGES = 2  # Rounds of a search, beside one for each driver.
 _NUM_BLOCKS = 8  # Blocks alternate between fitting and holding out.
 # A change must gain this many standard errors on held-out pairs. A new driver

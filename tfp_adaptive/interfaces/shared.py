@@ -120,9 +120,9 @@ class Preconditioner(NamedTuple):
   # Whether `init` takes the list of the sizes of the state's parts instead of
   # the event size.
   takes_part_sizes: bool = False
-  # (covariance of states, covariance of gradients) -> params of the least
-  # Fisher divergence (`linear/fisher_divergence.py`); None without a closed
-  # form.
+  # (covariance of states, covariance of gradients) -> the dense C, [d, d], of
+  # the least Fisher divergence (`linear/fisher_divergence.py`). Its params must
+  # be C itself. None without such a closed form.
   fisher_factor: Callable[[Any, Any], Any] | None = None
   # (states, gradients, weights) -> params of the least Fisher divergence on
   # pairs, rows [n, d] around their means; None without such a fit. An
@@ -172,7 +172,7 @@ class ScaleFactor(NamedTuple):
 
 
 class Transition(NamedTuple):
-  """One proposed move of every chain, as a function of the tangent.
+  """One proposed move of every chain, as a function of tangent or raw params.
 
   Values are those of the last step, and gradients those of the replay.
   """
@@ -262,7 +262,8 @@ class Criterion(NamedTuple):
   # (problem) -> dict of name in `trace` -> (lower, upper). A value at its bound
   # causes a warning.
   bounds: Callable[[ProblemSize], dict[str, tuple[float, float]]]
-  # Acceptance that ends the scale search.
+  # Wanted mean acceptance. The scale search ends when the acceptance crosses
+  # it, and a final miss of more than 0.15 causes a warning.
   target_accept_prob: float
   # Whether a final acceptance above the target is as good as the target.
   may_exceed_target: bool = False

@@ -96,7 +96,7 @@ class EllipticalSlice(latent_proposal.UncalibratedLatentProposal):
   """Rotates the field towards a draw of the prior until f is high enough.
 
   It has nothing to tune, uses no gradient and accepts every move. A step makes
-  several calls of f, and their number varies. `delta` has no effect. Points
+  one or more calls of f, and their number varies. `delta` has no effect. Points
   where f is NaN or +inf are not taken.
   """
 

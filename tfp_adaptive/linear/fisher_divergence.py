@@ -200,9 +200,10 @@ def fisher_divergence_langevin(
 ) -> tfp.mcmc.TransitionKernel:
   """Builds a MALA with the factor that minimizes the Fisher divergence.
 
-  For a Gaussian target, the learned covariance is exact after some tens of
-  states for each dimension, even if the chains have moved little.
-  `FisherDivergenceAdaptation` also wraps other proposals that use gradients.
+  For a Gaussian target and the dense factor, the learned covariance is exact
+  after some tens of states for each dimension, even if the chains have moved
+  little. `FisherDivergenceAdaptation` also wraps other proposals that use
+  gradients.
 
   Args:
     target_log_prob_fn: Log density up to a constant, differentiable, called as
@@ -251,9 +252,9 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
 
   A dense factor adds a product of [d, chains] and [chains, d] to each step. It
   is fitted some tens of times in a run, less often in many dimensions. Each fit
-  makes 10 to 20 decompositions of [d, d]. A low-rank factor is fitted 10 to 20
-  times, to n pairs, with some products of [n, d] and [d, rank] in each fit.
-  Other structures move at each step.
+  makes 10 to 20 decompositions of [d, d]. A low-rank factor is fitted about 8
+  to 20 times, to n pairs, with some products of [n, d] and [d, rank] in each
+  fit. Other structures move at each step.
 
   Results are `linear.closed_form.ClosedFormAdaptationResults`. Fits and moves
   whose factor is not finite are left out, and counted in
@@ -440,7 +441,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
   def _num_updates_of_map(self, results, statistics):
     if not self._keeps_pairs:
       return results.num_updates
-    # The step before a fit used the old shape, and gets the least rate.
+    # A step that ends with a fit used the old shape, and gets the least rate.
     steps = statistics.time - statistics.pairs.last
     return tf.where(steps > 0.0, steps, float('inf'))
 

@@ -60,8 +60,9 @@ def entropy_adaptive_hamiltonian(
     preconditioner: Structure of the scale factor C, or a list with one for each
       part of the state; dense by default. C C^T is the inverse mass matrix.
     criterion: What to maximize. The default is the generalized speed measure.
-      With L > 1 and the default optimizer, it has the rule `'constraint'`: the
-      entropy, without the paper's energy error.
+      With L > 1 and an optimizer on tangents, such as the default one, its rule
+      is `'constraint'`: the greatest entropy at which the acceptance reaches
+      `target_accept_prob`. The paper's energy error has no part in it.
     optimizer: How the factor moves; `relative_gradient` by default.
     target_accept_prob: Wanted mean acceptance, in (0, 1). With L > 1 and the
       default optimizer, it is the smallest wanted one. If the entropy is

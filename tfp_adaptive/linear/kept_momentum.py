@@ -99,7 +99,7 @@ class KeepsMomentum(num_steps.DrawsNumSteps):
     return share * results.noise + tf.sqrt(1.0 - share**2) * noise
 
   def _share_kept(self, results, num_leapfrog_steps):
-    """Returns a, []; exp(-inf) = 0 if no momentum is kept."""
+    """Returns a, the share of the momentum that is kept, []; 0 if none is."""
     twice_mean = tf.cast(results.num_leapfrog_steps[2], results.noise.dtype)
     taken = tf.cast(num_leapfrog_steps, twice_mean.dtype)
     return tf.exp(-2.0 * DAMPING * taken / twice_mean)

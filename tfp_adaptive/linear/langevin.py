@@ -274,9 +274,10 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
   def _fast_change(self, factor, slope, ratio, grad_change, pulls, noise):
     """Returns a term with the gradient of the log ratio, and control variates.
 
-    With g(x) and g(y) constant, the term has the gradient of
-    `fit + self._correction(...)` at the present C. The term uses C only in
-    C^T (g(x) - g(y)), so its gradient is one outer product instead of two.
+    It holds for normal noise only. With g(x) and g(y) constant, the term has
+    the gradient of `fit + self._correction(...)` at the present C. The term
+    uses C only in C^T (g(x) - g(y)), so its gradient is one outer product
+    instead of two.
     """
     difference = pulls[0] - pulls[1]
     live = factor.apply_adjoint(grad_change)
@@ -286,6 +287,6 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     )
 
   def _correction(self, pull_x, pull_y, noise):
-    """Returns log q(x | y) - log q(y | x), multiplied out."""
+    """Returns log q(x | y) - log q(y | x), multiplied out for normal noise."""
     half = 0.5 * (pull_x + pull_y)
     return -0.5 * self.event_sum(half * (half + 2.0 * noise))

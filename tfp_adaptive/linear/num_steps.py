@@ -104,7 +104,11 @@ class DrawsNumSteps:
     return learned
 
   def cost_at(self, results, kind):
-    """Returns the cost at the mean number of steps: taken, learned or given."""
+    """Returns the cost at the mean number of leapfrog steps.
+
+    If the number is learned, an adapting step has the mean of the steps so far,
+    and a frozen step has the mean of the learned range.
+    """
     mean = None
     if self.max_num_leapfrog_steps is not None:
       if results is None:

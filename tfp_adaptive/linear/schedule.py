@@ -2,9 +2,9 @@
 
   rho_t = min(1/2, k / (t + 2 k (1 + p / d) / B))
 
-with the gain k = 4, p params, d coordinates and B chains. rho_t falls as 1 / t,
-which averages Newton steps. Within p / (d B) steps, the chains compute as many
-entries of gradients as there are params.
+with the gain k, by default 4, p params, d coordinates and B chains. rho_t falls
+as 1 / t, which averages Newton steps. Within p / (d B) steps, the chains
+compute as many entries of gradients as there are params.
 """
 
 import tensorflow as tf

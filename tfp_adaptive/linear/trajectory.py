@@ -178,13 +178,14 @@ def change(factor, step, event_sum):
 
 
 def log_det(factor, step, estimate, mean_slope, event_sum):
-  """Returns log det(I + D) and the largest eigenvalue of D, by chain.
+  """Returns log det(I + D) and an eigenvalue mu of D, both [chains...].
 
-  The values are those of the estimate, with probe e, weighted y and eigenvector
-  u. The gradients are those of y^T D e and u^T D u, where D is a function of
-  the factor and H is constant. Once C is learned, D is near a multiple of I.
-  The gradient of y^T D e is then near c e e^T, with mean c I. The noise
-  c (e e^T - I) is subtracted, with c = `mean_slope` from earlier steps.
+  mu has the largest absolute value. The values are those of the estimate, with
+  probe e, weighted y and eigenvector u. The gradients are those of y^T D e and
+  u^T D u, where D is a function of the factor and H is constant. Once C is
+  learned, D is near a multiple of I. The gradient of y^T D e is then near c e
+  e^T, with mean c I. The noise c (e e^T - I) is subtracted, with c =
+  `mean_slope` from earlier steps.
   """
   kappa = curvature_weight(step.trajectory.num_steps, step.noise.dtype)
   pull_probe, pull_weighted, pull_vector = _pull_all(

@@ -265,6 +265,14 @@ class Chains:
     return self.noise is not None and self.noise.nats > rounding.MOST
 
   @property
+  def is_too_noisy(self):
+    """Whether rounding noise fails the verdict, however many draws follow.
+
+    Noise far from the posterior says nothing, so all chains must have arrived.
+    """
+    return self.is_noisy and not np.any(self.is_lost)
+
+  @property
   def gradients_of_draws(self):
     """Gradients of each chain since the adaptation ended."""
     num_steps = self.engine.num_adaptation_steps

@@ -42,9 +42,9 @@ class RunFile:
     self._path = self.folder('posterior.npz')
     self._next = time.monotonic() + _SECONDS
     if self._path is not None:
-      # Python code in the density may count its calls. The density is traced
-      # before all else, so that a call that resumes traces the same program.
-      # The first stage explains errors.
+      # A density may trace differently each time, for example if its Python
+      # code counts its calls. Every call of `sample_posterior` therefore traces
+      # it before all else. The first stage explains errors.
       with contextlib.suppress(Exception):
         saved.traced(problem, settings.num_chains)
 

@@ -40,7 +40,8 @@ class Run:
     self._ended_by = ''
     self._place = plan.Place()
     self._sampling = None  # Gradients and time at the start of 'sample'.
-    self._is_file_final = False  # Whether later draws are no longer written.
+    # Whether the file stays as it is, because a shorter block was drawn.
+    self._is_file_final = False
     self._is_unjudged = False  # Whether loaded chains are full and not judged.
     self._with_xla = None  # (Whether XLA compiles, words), once chosen.
     self._file = run_file.RunFile(problem, settings)
@@ -75,12 +76,16 @@ class Run:
             self._spent,
             self._ended_by,
           )
+          if chains.is_too_noisy:  # Another call would end as well.
+            self._place = self._place._replace(phase='done')
         # Nothing is saved if an adaptation was cut off: another call plans it.
         if not (self._ended_by and self._place.phase == 'improve'):
           self._save(chains)
       except KeyboardInterrupt:
         self._ended_by = self._ended_by or 'the user'
     posterior = posterior or self._posterior(chains)
+    if chains.is_too_noisy:
+      self._ended_by = self._ended_by or 'rounding noise'
     posterior.ended_by = self._ended_by
     return posterior
 
@@ -172,7 +177,7 @@ class Run:
     if no adaptation is needed or affordable. `lacking` is 0, or the number of
     gradients that must be left for an adaptation that was not affordable.
     """
-    if self._is_late:
+    if self._is_late or chains.is_too_noisy:
       return chains, 0.0
     asked = self._choice(chains, attempt)
     evidence = plan.Evidence(
@@ -326,7 +331,7 @@ class Run:
       is_brief = posterior.converged and self._is_brief(chains, stage)
       self._place = self._place._replace(is_brief=is_brief)
       is_done = not verdict.asks_for_draws(min_ess) and not is_brief
-      is_done |= bool(self._ended_by)
+      is_done |= bool(self._ended_by) or chains.is_too_noisy
       if is_done or (may_adapt and verdict.is_far_from_enough(min_ess)):
         self._report.append(stage)
         self._sampling = None

@@ -189,7 +189,10 @@ def _move(params, tangent):
 
 
 def _shrink(geometry, delta, omega):
-  """Returns the factor that bounds the change of C, also to second order."""
+  """Returns the factor, at most 1, by which a move is shortened, [].
+
+  No direction of C then changes by much more than `_MAX_STRETCH`.
+  """
   change = low_rank_fisher.symmetric_change(geometry, delta, omega)
   size = ps.shape(delta)[0]
   # The start must not be orthogonal to the leading direction.

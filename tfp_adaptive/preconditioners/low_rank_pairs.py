@@ -31,7 +31,9 @@ _NUM_ROUNDS_OF_WEIGHTS = 8  # Rounds that reduce the weights of outlying pairs.
 _LEAST_PAIRS_PER_COLUMN = 3.0
 _RIDGE = 1e-12  # Relative to the squared columns, which may be dependent.
 _LEAST_LENGTH = 1e-6  # Least length of an axis orthogonal to earlier axes.
-_LEAST_SHARE = 1e-12  # Least unexplained share of a coordinate.
+# After the axes are subtracted, a coordinate keeps at least this share of its
+# squares.
+_LEAST_SHARE = 1e-12
 
 
 def fit(rank, states, gradients, weights):

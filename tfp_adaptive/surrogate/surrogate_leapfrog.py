@@ -70,7 +70,7 @@ def steps_of_length(length, step_size):
 def fit_step_size(
   surrogate, params, factor, points, noise, length, accept_prob
 ):
-  """Returns the largest h with which trajectories keep the surrogate's energy.
+  """Returns the largest trial h with which trajectories would be accepted.
 
   h is the first trial for which the mean of min(1, exp(r)) reaches
   `accept_prob`, or the last trial. r is the log ratio if the surrogate were the

@@ -123,9 +123,10 @@ class ReplicaExchange(kernel_base.Kernel):
   """Steps every replica, exchanges neighbors, adapts the temperatures.
 
   Results are `ReplicaExchangeResults`. A step costs one step of each replica's
-  sampler. If there is a reference, it also costs one gradient of the reference
-  for each replica, which `cost_at` does not count. A replica at b = 0 adds a
-  gradient of the target. It makes no step if it draws from the reference.
+  sampler. If there is a reference, each replica also costs a call of the
+  reference, with its gradient if the samplers use gradients. `cost_at` does not
+  count these calls. A replica at b = 0 adds a gradient of the target. It makes
+  no step if it draws from the reference.
   """
 
   is_calibrated = True

@@ -68,10 +68,11 @@ def keep(is_finite, estimated):
 
 
 def log_jacobian(bijector_fn, point, estimated, kappa, step_size):
-  """Returns log det(I + D) and the largest eigenvalue of D, by chain.
+  """Returns log det(I + D) and an eigenvalue mu of D, both [chains...].
 
-  The values are those of the estimate, with probe e, weighted y and eigenvector
-  u. The gradients are those of y^T D e and u^T D u, where D depends on f.
+  mu has the largest absolute value. The values are those of the estimate, with
+  probe e, weighted y and eigenvector u. The gradients are those of y^T D e and
+  u^T D u, where D depends on f.
   """
   event_size = estimated.probe.shape[-1]
   left = step_size * tf.stack([estimated.weighted, estimated.eigenvector])

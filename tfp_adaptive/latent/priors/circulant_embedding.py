@@ -81,7 +81,10 @@ def _torus_lags(shape):
 
 
 def _grid_lags(grid_shape):
-  """Returns all lags between points of the grid, one of each pair +-h."""
+  """Returns lags between points of the grid.
+
+  Each pair +-h occurs. A pair whose first component is 0 occurs twice.
+  """
   axes = [np.arange(grid_shape[0]), np.arange(1 - grid_shape[1], grid_shape[1])]
   return tuple(np.meshgrid(*axes, indexing='ij'))
 

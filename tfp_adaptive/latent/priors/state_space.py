@@ -101,7 +101,8 @@ def _blocks(transition, noise, start, num_steps):
 def _bands(here, ahead):
   """Returns the diagonals of the block tridiagonal matrix."""
   size, num_steps = here.shape[-1], here.shape[-3]
-  rows = tf.concat([here, ahead], axis=-1)  # Columns from the block's start.
+  # Each row holds its entries from the first column of its block on.
+  rows = tf.concat([here, ahead], axis=-1)
   zero = tf.zeros_like(rows[..., 0, 0])
   flat = here.shape[:-3] + [num_steps * size]
   bands = []

@@ -33,10 +33,11 @@ def stationary(
   alone, which `prior.restrict(states)` returns. The field on the rest of the
   torus follows its distribution given the grid.
 
-  The covariance on the grid is right up to `tolerance`. The torus exceeds the
-  grid by the distance at which the covariance vanishes. With `tolerance=0` the
-  torus is about twice the grid. For long-range kernels the torus is large, and
-  `kronecker` or `spectral` may cost less.
+  The covariance on the grid is right up to `tolerance`. By default the torus
+  exceeds the grid by the distance at which the covariance is negligible, as
+  `tolerance` says. With `tolerance=0` the torus is about twice the grid. For
+  long-range kernels the torus is large, and `kronecker` or `spectral` may cost
+  less.
 
   Args:
     grid_shape: Points along every axis: an int, (n,) or (n1, n2).

@@ -3,7 +3,7 @@
   F = E[ min(0, log_accept_ratio) ] + beta ( H[q] - gamma h(|mu|) )
 
 H[q] is the entropy of the proposal. The penalty h with weight gamma is for
-Hamiltonian proposals, where mu is the largest eigenvalue of D (see `penalty`).
+Hamiltonian proposals. mu is an eigenvalue of D, see `penalty`.
 
 Sources: Titsias and Dellaportas (2019), equations 3-6 and Algorithm 1,
 https://arxiv.org/abs/1911.01373; for the penalty h of Hamiltonian proposals,
@@ -97,12 +97,13 @@ def generalized_speed_measure(
 
       beta <- beta (1 + rate (mean accept prob - target_accept_prob))
 
-  The first two rules bound the influence of one chain. If |mu| > 1, where mu is
-  the largest eigenvalue of its D (see `interfaces.Transition`), they divide the
-  gradients of its log det (I + D) and penalty by |mu|^2.
+  The first two rules bound the influence of one chain. Let mu be the eigenvalue
+  of its D with the largest absolute value (see `interfaces.Transition`). If
+  |mu| > 1, they divide the gradients of its log det (I + D) and penalty by
+  |mu|^2.
 
-  The entropy of a chain that diverged counts with a negative sign. The scale
-  therefore cannot grow while all chains diverge.
+  The entropy of a chain that diverged counts with a negative sign. If all
+  chains diverge, the gradient therefore points to a smaller scale.
 
   Args:
     target_accept_prob: Wanted mean acceptance, in (0, 1).

@@ -21,8 +21,8 @@ class Learned(NamedTuple):
 class LearnedMatrix(kept.Kept):
   """The dense factor C with the least Fisher divergence.
 
-  Trajectories run in z, with x = m + C z. m is the weighted mean of the states
-  up to the last fit.
+  Trajectories run in z, with x = m + C z. m is 0 before the first fit, then the
+  weighted mean of the states up to the last fit.
   """
 
   is_matrix = True

@@ -23,8 +23,9 @@ class Options(NamedTuple):
   """Options of an adaptation."""
 
   folder: Any = None  # From which an adaptation is resumed, or `None`.
-  # Function that returns a dict of JSON values. It is called only with a
-  # folder. An adaptation is resumed only if these values are equal.
+  # Function that returns a dict of JSON values. If there is a folder, the host
+  # engine calls it, and resumes an adaptation only if these values are equal.
+  # The compiled engine does not call it, because `tfpa.sample` has its own.
   identity: Any = dict
   # Function that returns how many seconds are left. `None` sets no limit.
   seconds_left: Any = None

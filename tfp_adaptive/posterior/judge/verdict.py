@@ -233,10 +233,10 @@ def is_diverging(trace):
 def stuck(names, draws):
   """Yields a sentence if a coordinate never moved, or takes few values only.
 
-  R-hat and effective sizes say nothing about such a coordinate. It takes few
-  values if adjacent floats of the dtype lie too far apart. Another check fails
-  if no coordinate moved at all. Names and draws [n, chains, d] are those of
-  unconstrained coordinates.
+  R-hat and effective sizes of such a coordinate are NaN or not reliable. It
+  takes few values if adjacent floats of the dtype lie too far apart. Another
+  check fails if no coordinate moved at all. Names and draws [n, chains, d] are
+  those of unconstrained coordinates.
   """
   is_stuck = np.ptp(draws, axis=(0, 1)) == 0.0
   if np.any(is_stuck) and not np.all(is_stuck):
@@ -314,9 +314,10 @@ def _failures(verdict, min_ess):
       for value in (verdict.share_diverging, verdict.most_diverging)
     )
     yield (
-      f'{share} of the proposals diverged (at most {most} is allowed). The '
-      'coordinate that differs most from its mean there is '
-      f'{verdict.where_diverging}: chains may miss a narrow region near it'
+      f'{share} of the proposals diverged (at most {most} is allowed). At '
+      f'these steps, the mean of {verdict.where_diverging} differs most from '
+      'its mean over all draws: chains may miss a narrow region near these '
+      'values'
     )
 
 

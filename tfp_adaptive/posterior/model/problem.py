@@ -36,7 +36,8 @@ from tfp_adaptive.posterior.model import supports
 tfb = tfp.bijectors
 tfd = tfp.distributions
 
-_RADIUS = 2.0  # Drawn starts are uniform in [-2, 2] in unconstrained space.
+# Starts are first drawn uniformly in [-2, 2], in unconstrained space.
+_RADIUS = 2.0
 _NUM_CANDIDATES = 512  # Points to try for one with possible data.
 _EXAMPLE = (
   '`tfpa.sample_posterior(log_prob_fn, init={"scale": tf.TensorSpec([])}, '
@@ -495,7 +496,11 @@ def _bijectors_like(init, names, bijectors):
 
 
 def _matched(init, maps):
-  """Returns the maps of all leaves, by name if `init` has names."""
+  """Returns a list of maps, one for each leaf of `init`.
+
+  If `init` has names, the maps are found by these names. A leaf without a map
+  gets `None`.
+  """
   parts, maps = structures.as_dict(init), structures.as_dict(maps)
   if isinstance(parts, dict):
     maps = {} if maps is None else maps

@@ -41,7 +41,7 @@ class Rule(NamedTuple):
   # log density. None if no data lie at an end.
   is_end: Any = None
   is_dead: Any = None
-  # Number of last axes, if the condition is about events and not about numbers.
+  # Number of last axes that form an event; 0 if the condition is about numbers.
   rank: int = 0
 
   def map(self, function: Callable) -> 'Rule':
@@ -217,7 +217,9 @@ def _any_of(found, value):
   """Returns the support of a mixture from those of its components."""
   inside = sum((one.inside for one in found), ())
   if not all(one.rules for one in found):
-    return Support((), inside)  # A component without rules can draw anything.
+    # A component without rules says nothing about the data, and neither does
+    # the mixture.
+    return Support((), inside)
   masks = [tf.broadcast_to(_all(one.rules), tf.shape(value)) for one in found]
   words = dict.fromkeys(rule.words for one in found for rule in one.rules)
   is_point = all(any(rule.is_point for rule in one.rules) for one in found)

@@ -299,7 +299,8 @@ def _clip(bijector, low, high):
   dropped = [b for b in (low, high) if not _is_known_finite(b)]
   known = [tf.get_static_value(b) for b in dropped]
   if any(b is None or not np.all(np.isinf(b)) for b in known):
-    return bijector  # The bounds are unknown, so TFP's map stays.
+    # A bound is unknown, or infinite in some entries only. TFP's map stays.
+    return bijector
   return tfb.SoftClip(*finite, hinge_softness=bijector.hinge_softness)
 
 

@@ -110,7 +110,9 @@ def around(draws):
 
 
 def without_own_proposals(trace):
-  """Returns a trace without fields about the first replica's own proposals.
+  """Returns a trace without log ratios and divergences of own proposals.
+
+  These are proposals of the first replica itself, and not exchanges.
 
   An exchange may bring the first replica to a state whose proposals are all
   rejected, until another exchange moves it away. Such divergences do not show

@@ -52,7 +52,8 @@ _LEAST_GAIN = 0.1
 # coordinate. `_ENOUGH_OF_MAP` applies if the best candidate is a map, or if
 # proposals diverge. Where matrices fail (centered hierarchies, a path with
 # unknown noise), some coordinate has 0.75 or more. At a loss of 0.4, a map
-# halves the cost of a draw, but its compilation pays off in long runs only.
+# halves the cost of a draw, but only long runs pay for its search and its
+# adaptation.
 _ENOUGH, _ENOUGH_OF_MAP = 0.5, 0.05
 
 

@@ -276,10 +276,10 @@ def _base_score(choices, draws, base):
 
 
 def _supported_weight(held_out):
-  """Returns the weight of the base that the held-out draws support, [].
+  """Returns the weight a at which the base alone minimizes J, [].
 
-  The weight a minimizes J. It is below one if draws are few, or if the chain
-  has not visited the whole target.
+  J is that of the held-out draws, and a is from `_LEAST_SUPPORT` to 1. It is
+  below 1 if draws are few, or if the chain has not visited the whole target.
   """
   square, trace = held_out
   weight = tf.clip_by_value(trace / square, _LEAST_SUPPORT, 1.0)
