@@ -268,14 +268,13 @@ def sample_more(
   )
 
 
-class _Plan(
-  collections.namedtuple(
-    '_Plan',
-    ['num_discarded', 'num_results', 'steps_per_result', 'num_shards'],
-    defaults=(1,),
-  )
-):
+class _Plan(NamedTuple):
   """Counts of the steps that are discarded and recorded."""
+
+  num_discarded: int
+  num_results: int
+  steps_per_result: int
+  num_shards: int = 1
 
   @property
   def num_steps(self):

@@ -32,7 +32,7 @@ https://proceedings.mlr.press/v130/hoffman21a.html, for jumps across chains, of
 squares and per gradient.
 """
 
-import collections
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -51,40 +51,22 @@ _EXPLORED, _LEAST_EXPLORED = 2, 6  # Steps try lengths up to max(2 b, 6).
 _LAST_REVIEW = 0.8  # Share of the adaptation after which the range is final.
 
 
-class Lengths(
-  merging.Merging,
-  collections.namedtuple(
-    'Lengths',
-    [
-      'num_leapfrog_steps',
-      'num_steps',
-      'num_taken',
-      'time',
-      'next_review',
-      'moments',
-      'means',
-      'squares',
-      'weights',
-      'jumps',
-    ],
-  ),
-):
-  """Statistics of trajectories of each length up to the bound n.
+class Lengths(NamedTuple):
+  """Statistics of trajectories of each length up to the bound n."""
 
-  Attributes:
-    num_leapfrog_steps: The best range (fewest, most), [2] int32.
-    num_steps: Adapting steps, including the scale search, [] int32.
-    num_taken: Leapfrog steps of the adapting steps, [] int32.
-    time: Steps learned from, [].
-    next_review: Value of `time` at which the range is chosen next, [].
-    moments: `running_moments.Moments` of states.
-    means: Means of the functions of the states, [2, d].
-    squares: Means of the squared functions, [2, d].
-    weights: Sum of the weights of the trajectories of each length, [n].
-    jumps: Weighted sums of half the mean squared jumps, [n, 2, d].
-  """
+  num_leapfrog_steps: tf.Tensor  # The best range (fewest, most), [2] int32.
+  num_steps: tf.Tensor  # Adapting steps, including the scale search, [] int32.
+  num_taken: tf.Tensor  # Leapfrog steps of the adapting steps, [] int32.
+  time: tf.Tensor  # Steps learned from, [].
+  next_review: tf.Tensor  # `time` at which the range is chosen next, [].
+  moments: running_moments.Moments  # Moments of states.
+  means: tf.Tensor  # Means of the functions of the states, [2, d].
+  squares: tf.Tensor  # Means of the squared functions, [2, d].
+  # Sum of the weights of the trajectories of each length, [n].
+  weights: tf.Tensor
+  # Weighted sums of half the mean squared jumps, [n, 2, d].
+  jumps: tf.Tensor
 
-  __slots__ = ()
   merge_rules = dict(time=merging.largest, next_review=merging.largest)
 
 

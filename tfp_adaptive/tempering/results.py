@@ -9,7 +9,6 @@ from tfp_adaptive.tempering import exchange
 
 
 class ReplicaExchangeResults(
-  merging.Merging,
   collections.namedtuple(
     'ReplicaExchangeResults',
     [
