@@ -43,6 +43,17 @@ class Kernel(tfp_private.TransitionKernel):
   def __repr__(self):
     return shown.kernel(self)
 
+  def _keep(self, values: dict[str, Any]) -> None:
+    """Keeps the constructor's arguments, given as its `locals()`.
+
+    TFP rebuilds a kernel from them.
+    """
+    self._parameters = {
+      name: value
+      for name, value in values.items()
+      if name not in ('self', '__class__')
+    }
+
   @property
   def parameters(self):
     return self._parameters

@@ -73,17 +73,10 @@ class UncalibratedProposal(kernel_base.Kernel):
     _check_parts(target_log_prob_fn, preconditioner)
     arguments.check_positive(step_size, 'step_size', 1.0, is_array=True)
     stochastic_target.check(target_log_prob_fn, target_is_stochastic)
-    given = dict(
-      target_log_prob_fn=target_log_prob_fn,
-      preconditioner=preconditioner,
-      step_size=step_size,
-      experimental_shard_axis_names=experimental_shard_axis_names,
-      name=name,
-      target_is_stochastic=target_is_stochastic,
-    )
-    # TFP rebuilds a kernel from its parameters, the constructor's arguments.
+    self._keep(locals())
     taken = inspect.signature(type(self).__init__).parameters
-    self._parameters = {k: v for k, v in given.items() if k in taken}
+    for name in self._parameters.keys() - taken.keys():
+      del self._parameters[name]
 
   @property
   def target_log_prob_fn(self):

@@ -107,14 +107,7 @@ class ShortSteps(kernel_base.Wrapper):
         'multiplies the step size of the shortest steps. Write for example '
         '`shortest=0.1`.'
       )
-    self._parameters = dict(
-      inner_kernel=inner_kernel,
-      num_adaptation_steps=num_adaptation_steps,
-      short_step_share=short_step_share,
-      shortest=shortest,
-      while_adapting=while_adapting,
-      name=name,
-    )
+    self._keep(locals())
 
   def bootstrap_results(self, init_state):
     """Starts with short steps, because nothing is known of the target yet."""

@@ -79,11 +79,7 @@ class HyperparameterAdaptation(adaptation_base.AdaptationWrapper):
         '`tfpa.proposals.LatentGaussianHyperparameters`; got '
         f'{type(inner_kernel).__name__}.'
       )
-    self._parameters = dict(
-      inner_kernel=inner_kernel,
-      num_adaptation_steps=num_adaptation_steps,
-      name=name,
-    )
+    self._keep(locals())
 
   def bootstrap_results(self, init_state):
     """Starts mu at the chains' mean and S at zero."""

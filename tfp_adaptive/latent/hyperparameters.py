@@ -100,20 +100,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
       )
     arguments.check_positive(delta, 'delta', 0.1)
     arguments.check_positive(hyper_step_size, 'hyper_step_size', 0.1)
-    self._parameters = dict(
-      log_likelihood_fn=log_likelihood_fn,
-      prior_fn=prior_fn,
-      hyperprior=hyperprior,
-      make_latent_kernel_fn=make_latent_kernel_fn,
-      joint=joint,
-      num_latent_updates=num_latent_updates,
-      delta=delta,
-      hyper_step_size=hyper_step_size,
-      hyper_factor=hyper_factor,
-      bijector=bijector,
-      latent_uses_gradient=latent_uses_gradient,
-      name=name,
-    )
+    self._keep(locals())
 
   def learned_at(self, results):
     accepted = results.inner_results.accepted_results

@@ -147,13 +147,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     arguments.check_accept_prob(target_accept_prob)
     if shape_rate is not None:
       arguments.check_positive(shape_rate, 'shape_rate', 1e-3)
-    self._parameters = dict(
-      inner_kernel=inner_kernel,
-      num_adaptation_steps=num_adaptation_steps,
-      target_accept_prob=target_accept_prob,
-      shape_rate=shape_rate,
-      name=name,
-    )
+    self._keep(locals())
     checks.check_has_tangent(self.proposal, type(self).__name__)
 
   @property

@@ -76,13 +76,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
         proposal do not go together, or if the target is stochastic.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
-    self._parameters = dict(
-      inner_kernel=inner_kernel,
-      criterion=criterion,
-      optimizer=optimizer,
-      num_adaptation_steps=num_adaptation_steps,
-      name=name,
-    )
+    self._keep(locals())
     checks.check_gradient_adaptation(
       criterion, optimizer, self.proposal, type(self).__name__
     )

@@ -103,13 +103,8 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
         '`tfpa.proposals.UncalibratedSurrogateHamiltonian` in '
         f'`tfpa.MetropolisHastings`; got {type(inner_kernel).__name__}.'
       )
-    self._parameters = dict(
-      inner_kernel=inner_kernel,
-      num_adaptation_steps=num_adaptation_steps,
-      history=_check_history(history),
-      learn_momentum_scale=learn_momentum_scale,
-      name=name,
-    )
+    history = _check_history(history)
+    self._keep(locals())
 
   @property
   def proposal(self):
