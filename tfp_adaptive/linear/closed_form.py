@@ -32,7 +32,7 @@ _FIRST_RATE = 0.5
 
 
 class Gradients(NamedTuple):
-  """Gradients of a step at x and y, and r."""
+  """Gradients of a step at x and y, and its log acceptance ratio r."""
 
   current: tf.Tensor  # [num_chains, d].
   proposed: tf.Tensor  # [num_chains, d].

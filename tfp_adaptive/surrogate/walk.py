@@ -39,7 +39,7 @@ class Walk(NamedTuple):
   share: tf.Tensor  # Probability of a random-walk step, [].
   step_size: tf.Tensor  # s, [].
   factor_params: Any  # Params of C, in the structure of `walk_preconditioner`.
-  variances: tf.Tensor  # Units of the jumps of coordinates, [d].
+  variances: tf.Tensor  # Variances of coordinates, the units of jumps, [d].
   # Mean accepted squared jumps since the last fit, of steps that follow the
   # surrogate and of random-walk steps, [2].
   earned: tf.Tensor

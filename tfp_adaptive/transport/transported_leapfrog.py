@@ -30,7 +30,8 @@ class End(NamedTuple):
   """The end of a trajectory; pairs are values at the end and at the start."""
 
   position: tf.Tensor  # q, [chains..., d].
-  log_prob: tf.Tensor  # Log target at q, [chains...]; in a replay, linear.
+  # Log target at q, [chains...]; in a replay, its linear part.
+  log_prob: tf.Tensor
   gradient: tf.Tensor  # Gradient of the log target at q, [chains..., d].
   log_det: tuple[tf.Tensor, tf.Tensor]  # log |det Df|, a pair of [chains...].
   kinetic: tuple[tf.Tensor, tf.Tensor]  # 1/2 |w|^2, a pair of [chains...].

@@ -39,7 +39,8 @@ class Verdict(NamedTuple):
   names: list  # Names of the coordinates and 'log density', [d + 1].
   diagnosis: convergence.Diagnosis  # As `names`, [d + 1] each.
   tails: tails_lib.Tails
-  share_diverging: float  # Share of proposals, see `is_diverging`.
+  # Share of recorded proposals that diverged, see `is_diverging`.
+  share_diverging: float
   # Name of the coordinate whose mean changes most where proposals diverge, or
   # ''.
   where_diverging: str
