@@ -3,7 +3,6 @@
 Stan programs use such a prior for every parameter without a `~` statement.
 """
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -181,17 +180,7 @@ def has_flat_part(model: Any) -> bool:
   arguments of a distribution that are distributions. It builds joint
   distributions in a graph and computes nothing.
   """
-  found = []
-
-  def look():
-    found.append(_has_flat_part(model))
-    custom_gradient.let_go(tf.compat.v1.get_default_graph())
-    return tf.zeros([])
-
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore', UserWarning)  # No draw is used.
-    tf.function(look, autograph=False).get_concrete_function()
-  return found[0]
+  return custom_gradient.in_graph(lambda: _has_flat_part(model))
 
 
 def _has_flat_part(law):
@@ -284,19 +273,15 @@ def _check_bijector(bijector, event_shape, dtype):
 
 def _takes(bijector, event_shape, dtype):
   """Returns whether a bijector maps numbers of a dtype to the same dtype."""
-  found = []
 
   def look():
     z = tf.zeros(bijector.inverse_event_shape(event_shape), dtype)
-    found.append(bijector.forward(z).dtype)
-    custom_gradient.let_go(tf.compat.v1.get_default_graph())
-    return tf.zeros([])
+    return bijector.forward(z).dtype == dtype
 
   try:
-    tf.function(look, autograph=False).get_concrete_function()
+    return custom_gradient.in_graph(look)
   except (TypeError, ValueError, tf.errors.InvalidArgumentError):
     return False
-  return found == [dtype]
 
 
 def _dtypes(value, seen):

@@ -224,9 +224,8 @@ def test_a_second_process_is_told_who_holds_a_folder_until_that_dies(tmp_path):
     time.sleep(0)
 
 
-@pytest.mark.parametrize('is_shared', [False, True])
 def test_a_lock_whose_file_was_removed_meanwhile_is_taken_anew(
-  tmp_path, monkeypatch, is_shared
+  tmp_path, monkeypatch
 ):
   flock, calls = folder_lock.fcntl.flock, []
 
@@ -237,25 +236,11 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_taken_anew(
     flock(file, kind)
 
   monkeypatch.setattr(folder_lock.fcntl, 'flock', late)
-  with folder_lock.held(tmp_path, is_shared):
+  with folder_lock.held(tmp_path):
     assert len(calls) == 2
     with pytest.raises(folder_lock.FolderError, match=f'{os.getpid()}'):
       with folder_lock.held(tmp_path):
         pytest.fail('two writers')
-
-
-def test_holders_that_share_a_folder_keep_out_those_who_do_not(tmp_path):
-  with folder_lock.held(tmp_path, is_shared=True):
-    with folder_lock.held(tmp_path, is_shared=True):
-      pass
-    # One of two has ended: the other still holds it.
-    with pytest.raises(folder_lock.FolderError, match='in use by process'):
-      with folder_lock.held(tmp_path):
-        pytest.fail('alone beside another')
-  with folder_lock.held(tmp_path):
-    with pytest.raises(folder_lock.FolderError, match='in use by process'):
-      with folder_lock.held(tmp_path, is_shared=True):
-        pytest.fail('beside one that is alone')
 
 
 def test_a_folder_that_cannot_be_made_is_refused_in_words(tmp_path):

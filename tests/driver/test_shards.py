@@ -297,7 +297,6 @@ def test_a_search_ends_where_one_has_ended():
 
 
 class _Results(
-  merging.Merging,
   collections.namedtuple('_Results', ['count', 'step', 'fit', 'rate', 'due']),
 ):
   merge_rules = dict(

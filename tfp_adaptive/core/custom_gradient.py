@@ -8,6 +8,7 @@ and the operation is freed with its graph.
 """
 
 import functools
+import warnings
 
 import tensorflow as tf
 
@@ -45,3 +46,21 @@ def let_go(graph):
     for op in graph.get_operations():
       tfp_private.own_gradient(op)
       graphs += tfp_private.inner_graphs(op)
+
+
+def in_graph(function, *specs):
+  """Returns what a function returns in a graph of its own; computes nothing.
+
+  `specs` describe the Tensors that the function takes.
+  """
+  found = []
+
+  def trace(*args):
+    found.append(function(*args))
+    let_go(tf.compat.v1.get_default_graph())
+    return tf.zeros([])
+
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore', UserWarning)  # About slow seeded draws.
+    tf.function(trace, autograph=False).get_concrete_function(*specs)
+  return found[0]

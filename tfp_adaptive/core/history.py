@@ -5,11 +5,10 @@ proportional to (t / T)^(recency - 1). Recency 1 is a plain reservoir sample.
 Recency 2 is used, because the first steps may be far from the bulk.
 """
 
-import collections
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfp_adaptive.core import merging
 from tfp_adaptive.core import random
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
@@ -17,23 +16,14 @@ _RECENCY = 2.0
 _MOST_SEEN = 2**30  # Keeps the count from an overflow of int32.
 
 
-class History(
-  merging.Merging,
-  collections.namedtuple(
-    'History', ['points', 'is_filled', 'num_seen', 'chain', 'time']
-  ),
-):
-  """Past states, one in each of n rows.
+class History(NamedTuple):
+  """Past states, one in each of n rows."""
 
-  Attributes:
-    points: States, [n, d].
-    is_filled: Whether a row holds a state, [n] bool.
-    num_seen: States offered so far, [] int32.
-    chain: Number of the chain that a row is from, [n] int32.
-    time: How many states had been offered before the row's step, [n] int32.
-  """
-
-  __slots__ = ()
+  points: tf.Tensor  # States, [n, d].
+  is_filled: tf.Tensor  # Whether a row holds a state, [n] bool.
+  num_seen: tf.Tensor  # States offered so far, [] int32.
+  chain: tf.Tensor  # Number of the chain that a row is from, [n] int32.
+  time: tf.Tensor  # States offered before the row's step, [n] int32.
 
   @classmethod
   def merged(cls, parts, before):

@@ -17,19 +17,14 @@ from tfp_adaptive.interfaces.families import Cost
 
 
 class StepKind(NamedTuple):
-  """The kind of a step, for `cost_at`.
-
-  Attributes:
-    is_adapting: Whether the step adapts.
-    is_replayed: Whether an outer adaptation replays the proposal.
-    beside: Cost that outer adaptations add to that of the replay.
-    mean_num_steps: Mean number of leapfrog steps of adapting steps, if an outer
-      adaptation has counted them.
-  """
+  """The kind of a step, for `cost_at`."""
 
   is_adapting: bool
-  is_replayed: bool = False
+  is_replayed: bool = False  # Whether an outer adaptation replays the proposal.
+  # Cost that outer adaptations add to that of the replay.
   beside: Cost = Cost(matrix_product=0)
+  # Mean number of leapfrog steps of adapting steps, if an outer adaptation has
+  # counted them.
   mean_num_steps: float | None = None
 
 
@@ -47,6 +42,17 @@ class Kernel(tfp_private.TransitionKernel):
 
   def __repr__(self):
     return shown.kernel(self)
+
+  def _keep(self, values: dict[str, Any]) -> None:
+    """Keeps the constructor's arguments, given as its `locals()`.
+
+    TFP rebuilds a kernel from them.
+    """
+    self._parameters = {
+      name: value
+      for name, value in values.items()
+      if name not in ('self', '__class__')
+    }
 
   @property
   def parameters(self):

@@ -1,32 +1,13 @@
 """Merges the results of several shards into one.
 
 By default floating values are averaged, and integers are taken from the first
-shard. Results that need other rules derive from `Merging`.
+shard. A result tuple with other rules has a class attribute `merge_rules`, a
+dict of field -> function of (values of the shards, merged value of the last
+merge). If its fields depend on each other, it has a class method `merged` of
+(tuples of the shards, merged tuple of the last merge).
 """
 
 import tensorflow as tf
-
-
-class Merging:
-  """Base of the namedtuples whose fields have rules of their own.
-
-  `merge_rules` maps a field to a function of (values of the shards, merged
-  value of the last merge).
-  """
-
-  __slots__ = ()
-  merge_rules = {}
-
-  @classmethod
-  def merged(cls, parts, before):
-    """Returns the results of all shards as one; see the function `merged`."""
-    columns = zip(cls._fields, zip(*parts), before)
-    return cls(
-      *(
-        cls.merge_rules.get(name, merged)(list(values), old)
-        for name, values, old in columns
-      )
-    )
 
 
 def merged(parts, before):
@@ -35,14 +16,22 @@ def merged(parts, before):
   `before` is the structure that all shards had after the last merge.
   """
   one = parts[0]
-  if isinstance(one, Merging):
-    return type(one).merged(parts, before)
+  kind = type(one)
+  if callable(getattr(kind, 'merged', None)):
+    return kind.merged(parts, before)
   if isinstance(one, dict):
     return {k: merged([part[k] for part in parts], before[k]) for k in one}
   if isinstance(one, (list, tuple)):
-    values = [merged(list(v), b) for v, b in zip(zip(*parts), before)]
-    is_namedtuple = isinstance(one, tuple) and type(one) is not tuple
-    return type(one)(*values) if is_namedtuple else type(one)(values)
+    values = [list(value) for value in zip(*parts)]
+    rules = getattr(kind, 'merge_rules', {})
+    if isinstance(one, tuple) and kind is not tuple:
+      return kind(
+        *(
+          rules.get(name, merged)(value, old)
+          for name, value, old in zip(one._fields, values, before)
+        )
+      )
+    return kind(merged(value, old) for value, old in zip(values, before))
   return mean(parts)
 
 

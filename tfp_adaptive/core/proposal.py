@@ -1,7 +1,8 @@
 """Base class of uncalibrated proposals: constructor, starts, sharding."""
 
-import collections
 import inspect
+from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,35 +21,24 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 _SHARD_SALT = 101  # Folded into a step's seed.
 
 
-class ProposalResults(
-  collections.namedtuple(
-    'ProposalResults',
-    [
-      'target_log_prob',
-      'grads_target_log_prob',
-      'log_acceptance_correction',
-      'preconditioner_params',
-      'step_size',
-      'num_leapfrog_steps',
-      'noise',
-      'trajectory',
-      'seed',
-    ],
-  )
-):
+class ProposalResults(NamedTuple):
   """Results of an uncalibrated proposal; plain Tensors of constant structure.
 
-  `interfaces.Proposal` explains the fields that are not listed here.
-
-  Attributes:
-    step_size: Multiplies the scale factor; [] or [chains..., 1].
-    num_leapfrog_steps: Range (fewest, most) from which the number of leapfrog
-      steps is drawn, [2] int32, if the range is learned; else `[]`.
-    trajectory: What a replay needs from the intermediate steps; `[]` for most
-      proposals.
+  `interfaces.Proposal` explains the fields without a comment.
   """
 
-  __slots__ = ()
+  target_log_prob: tf.Tensor
+  grads_target_log_prob: Any
+  log_acceptance_correction: tf.Tensor
+  preconditioner_params: Any
+  step_size: tf.Tensor  # Multiplies the scale factor; [] or [chains..., 1].
+  # Range (fewest, most) from which the number of leapfrog steps is drawn,
+  # [2] int32, if the range is learned; else `[]`.
+  num_leapfrog_steps: Any
+  noise: tf.Tensor
+  # What a replay needs from the intermediate steps; `[]` for most proposals.
+  trajectory: Any
+  seed: tf.Tensor
 
 
 class UncalibratedProposal(kernel_base.Kernel):
@@ -83,17 +73,10 @@ class UncalibratedProposal(kernel_base.Kernel):
     _check_parts(target_log_prob_fn, preconditioner)
     arguments.check_positive(step_size, 'step_size', 1.0, is_array=True)
     stochastic_target.check(target_log_prob_fn, target_is_stochastic)
-    given = dict(
-      target_log_prob_fn=target_log_prob_fn,
-      preconditioner=preconditioner,
-      step_size=step_size,
-      experimental_shard_axis_names=experimental_shard_axis_names,
-      name=name,
-      target_is_stochastic=target_is_stochastic,
-    )
-    # TFP rebuilds a kernel from its parameters, the constructor's arguments.
+    self._keep(locals())
     taken = inspect.signature(type(self).__init__).parameters
-    self._parameters = {k: v for k, v in given.items() if k in taken}
+    for name in self._parameters.keys() - taken.keys():
+      del self._parameters[name]
 
   @property
   def target_log_prob_fn(self):

@@ -27,8 +27,9 @@ Source: random step sizes as in Neal (2011), MCMC using Hamiltonian dynamics,
 section 5.4.2.2, https://arxiv.org/abs/1206.1901.
 """
 
-import collections
 import math
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -50,34 +51,20 @@ _NOTHING = interfaces.Cost(matrix_product=0)
 _SALT = 7  # Separates these draws from the noise, which has the same seed.
 
 
-class ShortStepsResults(
-  merging.Merging,
-  collections.namedtuple(
-    'ShortStepsResults',
-    [
-      'inner_results',
-      'is_short',
-      'short_step_share',
-      'share_lost',
-      'step',
-      'num_full',
-    ],
-  ),
-):
-  """Results of `ShortSteps`.
+class ShortStepsResults(NamedTuple):
+  """Results of `ShortSteps`."""
 
-  Attributes:
-    inner_results: Results of the inner kernel, with the full `step_size`;
-      `proposed_results` have the step size of the step just taken.
-    is_short: Whether the last step was short, [] bool.
-    short_step_share: Share of the next steps that are short, [].
-    share_lost: Share of log ratios of at most -20 in the adapting steps that
-      were not short; later steps count more, [].
-    step: Steps taken, [] int32.
-    num_full: Adapting steps that were not short, [] int32.
-  """
+  # Results of the inner kernel, with the full `step_size`; `proposed_results`
+  # have the step size of the step just taken.
+  inner_results: Any
+  is_short: tf.Tensor  # Whether the last step was short, [] bool.
+  short_step_share: tf.Tensor  # Share of the next steps that are short, [].
+  # Share of log ratios of at most -20 in the adapting steps that were not
+  # short; later steps count more, [].
+  share_lost: tf.Tensor
+  step: tf.Tensor  # Steps taken, [] int32.
+  num_full: tf.Tensor  # Adapting steps that were not short, [] int32.
 
-  __slots__ = ()
   merge_rules = dict(num_full=merging.largest)
 
 
@@ -120,14 +107,7 @@ class ShortSteps(kernel_base.Wrapper):
         'multiplies the step size of the shortest steps. Write for example '
         '`shortest=0.1`.'
       )
-    self._parameters = dict(
-      inner_kernel=inner_kernel,
-      num_adaptation_steps=num_adaptation_steps,
-      short_step_share=short_step_share,
-      shortest=shortest,
-      while_adapting=while_adapting,
-      name=name,
-    )
+    self._keep(locals())
 
   def bootstrap_results(self, init_state):
     """Starts with short steps, because nothing is known of the target yet."""

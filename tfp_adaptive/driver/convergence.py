@@ -43,18 +43,16 @@ _TAIL = 0.05
 class Diagnosis(NamedTuple):
   """Diagnostics of coordinates, [d] each; NaN for coordinates that never moved.
 
-  Attributes:
-    rhat: The larger R-hat of ranks and of folded ranks. With 256 chains or
-      more, both are nested, see `nested_rhat`.
-    ess_bulk: Effective draws of all chains for normal scores of ranks.
-    ess_tail: The smaller ESS of the two tail indicators.
-    ess_moments: The smaller ESS of the draws and of their squared deviations.
-      The standard errors of a mean and of a standard deviation follow from it.
+  The standard errors of a mean and of a standard deviation follow from
+  `ess_moments`.
   """
 
+  # The larger R-hat of ranks and of folded ranks. With 256 chains or more, both
+  # are nested, see `nested_rhat`.
   rhat: np.ndarray
-  ess_bulk: np.ndarray
-  ess_tail: np.ndarray
+  ess_bulk: np.ndarray  # Draws of all chains, for normal scores of ranks.
+  ess_tail: np.ndarray  # The smaller ESS of the two tail indicators.
+  # The smaller ESS of the draws and of their squared deviations.
   ess_moments: np.ndarray
 
 

@@ -25,31 +25,30 @@ class FolderError(RuntimeError):
 
 
 @contextlib.contextmanager
-def held(folder, is_shared=False):
+def held(folder):
   """Holds the lock of a folder; creates the folder if it is missing.
 
-  The operating system releases the lock of a process that dies. A shared lock
-  file stays, because another holder may still use it. If another run holds the
-  lock, the `FolderError` names that run.
+  The operating system releases the lock of a process that dies. If another run
+  holds the lock, the `FolderError` names that run.
   """
   path = pathlib.Path(folder) / NAME
-  with _locked(path, is_shared) as file:
+  with _locked(path) as file:
     _write_holder(file)
     try:
       yield
     finally:
-      if not is_shared and fcntl is not None:
+      if fcntl is not None:
         path.unlink(missing_ok=True)
 
 
-def _locked(path, is_shared):
+def _locked(path):
   """Returns the lock file of a folder, open and locked."""
   while True:
     file = _opened(path)
     if fcntl is None:
       return file
     try:
-      _lock(file, path.parent, is_shared)
+      _lock(file, path.parent)
       if _is_still_there(file, path):
         return file
     except FolderError:
@@ -86,10 +85,9 @@ def _open_itself(path, flags):
   return descriptor
 
 
-def _lock(file, folder, is_shared):
-  kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
+def _lock(file, folder):
   try:
-    fcntl.flock(file, kind | fcntl.LOCK_NB)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
   except BlockingIOError:
     raise FolderError(
       f'{str(folder)!r} is in use by {_holder(file)}. Wait until that run '

@@ -10,6 +10,7 @@ order in which nodes were made, and nodes that no output needs.
 
 import collections
 import hashlib
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -24,20 +25,15 @@ _COMMUTATIVE = frozenset(['Add', 'AddN', 'AddV2', 'Mul'])
 _MAX_NAMED = 400
 
 
-class Program(
-  collections.namedtuple('Program', ['digest', 'contents', 'calls_python'])
-):
-  """The digest and the contents of a traced program.
+class Program(NamedTuple):
+  """The digest and the contents of a traced program."""
 
-  Attributes:
-    digest: Hex digits, equal for equal programs.
-    contents: dict of JSON values that show how two programs differ: counts of
-      ops, digests of constants by shape, and values of scalars.
-    calls_python: Whether the program calls Python code, which its digest does
-      not cover.
-  """
-
-  __slots__ = ()
+  digest: str  # Hex digits, equal for equal programs.
+  # JSON values that show how two programs differ: counts of ops, digests of
+  # constants by shape, and values of scalars.
+  contents: dict
+  # Whether the program calls Python code, which its digest does not cover.
+  calls_python: bool
 
 
 def describe(concrete, ignored_ops=()):

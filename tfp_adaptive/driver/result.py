@@ -1,7 +1,8 @@
 """`SampleResult`, the result of `tfpa.sample`: draws, learned values, cost."""
 
-import collections
 from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -15,20 +16,7 @@ from tfp_adaptive.driver.lazy_draws import LazyDraws
 from tfp_adaptive.interfaces import types
 
 
-class SampleResult(
-  collections.namedtuple(
-    'SampleResult',
-    [
-      'states',
-      'trace',
-      'adaptation_trace',
-      'final_state',
-      'final_kernel_results',
-      'seconds',
-      'run',
-    ],
-  )
-):
+class SampleResult(NamedTuple):
   """The result of `sample`; arrays are numpy, in main memory.
 
   With `draws_dir` the arrays of `states`, `trace` and `adaptation_trace` are on
@@ -58,7 +46,13 @@ class SampleResult(
       thinning of the draws that gave `worst`, 1 unless there are very many.
   """
 
-  __slots__ = ()
+  states: types.Structure
+  trace: dict[str, Any]
+  adaptation_trace: dict[str, Any]
+  final_state: types.Structure
+  final_kernel_results: Any
+  seconds: dict[str, float]
+  run: dict[str, Any]
 
   def to_arviz(
     self, names: str | Sequence[str] | None = None

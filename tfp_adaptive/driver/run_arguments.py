@@ -9,44 +9,25 @@ from tfp_adaptive.core import arguments
 from tfp_adaptive.driver import calling
 
 
-def check(
-  kernel,
-  init_state,
-  num_results,
-  num_burnin_steps,
-  num_steps_between_results,
-  seed,
-  block_size,
-):
-  """Refuses arguments that `tfpa.sample` does not allow, see also `calling`."""
+def check(given):
+  """Refuses what `tfpa.sample` does not allow; `given` are its `Arguments`."""
   calling.check('tfpa.sample')
-  _check_kernel(kernel)
-  _check_start(init_state)
+  _check_kernel(given.kernel)
+  _check_start(given.init_state)
+  block_size = 1 if given.block_size is None else given.block_size
   lowest = dict(
-    num_results=(num_results, 1),
-    num_burnin_steps=(num_burnin_steps, 0),
-    num_steps_between_results=(num_steps_between_results, 0),
-    block_size=(1 if block_size is None else block_size, 1),
+    num_results=(given.num_results, 1),
+    num_burnin_steps=(given.num_burnin_steps, 0),
+    num_steps_between_results=(given.num_steps_between_results, 0),
+    block_size=(block_size, 1),
   )
-  for name, (given, least) in lowest.items():
-    if not arguments.is_int(given) or given < least:
+  for name, (value, least) in lowest.items():
+    if not arguments.is_int(value) or value < least:
       raise ValueError(
-        f'`{name}` must be an int of at least {least}, but got {given!r}.'
+        f'`{name}` must be an int of at least {least}, but got {value!r}.'
       )
-  arguments.check_seed(seed)
-
-
-def check_folders(checkpoint_dir, draws_dir):
-  """Refuses a `draws_dir` that is not a path, and two folders at once."""
-  if draws_dir is not None and checkpoint_dir is not None:
-    raise ValueError(
-      'A run with `draws_dir` resumes from that folder. Leave out '
-      '`checkpoint_dir`.'
-    )
-  if draws_dir is not None and not isinstance(draws_dir, str | os.PathLike):
-    raise ValueError(
-      f'`draws_dir` must be the path of a folder, but got {draws_dir!r}.'
-    )
+  arguments.check_seed(given.seed)
+  _check_folders(given.checkpoint_dir, given.draws_dir)
 
 
 def _check_kernel(kernel):
@@ -68,3 +49,15 @@ def _check_start(init_state):
         f'of arrays [chains..., event...], but has the part {part!r}. Write '
         'for example `tf.random.stateless_normal([8, 3], seed=(0, 0))`.'
       ) from error
+
+
+def _check_folders(checkpoint_dir, draws_dir):
+  if draws_dir is not None and checkpoint_dir is not None:
+    raise ValueError(
+      'A run with `draws_dir` resumes from that folder. Leave out '
+      '`checkpoint_dir`.'
+    )
+  if draws_dir is not None and not isinstance(draws_dir, str | os.PathLike):
+    raise ValueError(
+      f'`draws_dir` must be the path of a folder, but got {draws_dir!r}.'
+    )

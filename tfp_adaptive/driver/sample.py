@@ -4,14 +4,12 @@
 records, and `diagnosis.py` warns.
 """
 
-import collections
 import contextlib
 import functools
 import time
 import warnings
 from collections.abc import Callable
 from collections.abc import Sequence
-from typing import Any
 from typing import NamedTuple
 
 import numpy as np
@@ -66,12 +64,22 @@ class Cut(Exception):
     self.step, self.by_user = step, by_user
 
 
-class Start(NamedTuple):
-  """Where chains start, and the seed of their steps."""
+class Arguments(NamedTuple):
+  """The arguments of a run, as `sample` describes them."""
 
-  state: Any
-  results: Any  # Kernel results.
-  seed: Any  # [2] int32.
+  kernel: tfp.mcmc.TransitionKernel
+  init_state: types.Structure
+  num_results: int
+  num_burnin_steps: int = 0
+  num_steps_between_results: int = 0
+  seed: types.Seed = (0, 1)
+  block_size: int | None = None
+  trace_fn: Callable[..., types.Structure] | None = None
+  jit_compile: bool = True
+  reports: progress_lib.Reports = progress_lib.SHOWN
+  checkpoint_dir: types.Path | None = None
+  draws_dir: types.Path | None = None
+  devices: str | Sequence[str] | None = None
 
 
 def sample(
@@ -159,123 +167,82 @@ def sample(
   """
   return sample_until(
     None,
-    kernel,
-    init_state,
-    num_results,
-    num_burnin_steps,
-    num_steps_between_results,
-    seed,
-    block_size,
-    trace_fn,
-    jit_compile,
-    progress_lib.Reports(progress),
-    checkpoint_dir,
-    draws_dir,
-    devices,
+    Arguments(
+      kernel,
+      init_state,
+      num_results,
+      num_burnin_steps,
+      num_steps_between_results,
+      seed,
+      block_size,
+      trace_fn,
+      jit_compile,
+      progress_lib.Reports(progress),
+      checkpoint_dir,
+      draws_dir,
+      devices,
+    ),
   )
 
 
-def sample_until(
-  seconds_left,
-  kernel,
-  init_state,
-  num_results,
-  num_burnin_steps=0,
-  num_steps_between_results=0,
-  seed=(0, 1),
-  block_size=None,
-  trace_fn=None,
-  jit_compile=True,
-  reports=progress_lib.SHOWN,
-  checkpoint_dir=None,
-  draws_dir=None,
-  devices=None,
-):
+def sample_until(seconds_left, given):
   """Does what `sample` does, but raises `Cut` when time is up or after Ctrl-C.
 
-  `seconds_left` is a function that returns how many seconds are left. If it is
-  `None`, there is no limit, and Ctrl-C is not caught.
+  `given` are `Arguments`. `seconds_left` is a function that returns how many
+  seconds are left. If it is `None`, there is no limit, and Ctrl-C is not
+  caught.
   """
-  run_arguments.check(
-    kernel,
-    init_state,
-    num_results,
-    num_burnin_steps,
-    num_steps_between_results,
-    seed,
-    block_size,
-  )
-  devices = shards.device_names(devices) or []
-  run_arguments.check_folders(checkpoint_dir, draws_dir)
-  if draws_dir is not None:
+  run_arguments.check(given)
+  devices = shards.device_names(given.devices) or []
+  if given.draws_dir is not None:
     zarr_arrays.check_installed()
-  folder = checkpoint_dir if draws_dir is None else draws_dir
+  folder = given.checkpoint_dir if given.draws_dir is None else given.draws_dir
   with contextlib.ExitStack() as opened:
-    opened.enter_context(block_fits.promised(kernel))
+    opened.enter_context(block_fits.promised(given.kernel))
     if folder is not None:
       opened.enter_context(folder_lock.held(folder))
-    seed = random.sanitize(seed)
     state = tf.nest.map_structure(
-      lambda part: tf.identity(tf.convert_to_tensor(part)), init_state
+      lambda part: tf.identity(tf.convert_to_tensor(part)), given.init_state
     )
-    results = kernel.bootstrap_results(state)
+    results = given.kernel.bootstrap_results(state)
     diagnosis.check_starts(results)
-    for message in diagnosis.warnings_before(kernel, state, results):
+    for message in diagnosis.warnings_before(given.kernel, state, results):
       warnings.warn(message, stacklevel=3)
+    num_adapting = stack.num_adaptation_steps(given.kernel)
     plan = _Plan(
-      num_discarded=int(
-        max(stack.num_adaptation_steps(kernel), num_burnin_steps)
-      ),
-      num_results=int(num_results),
-      steps_per_result=1 + int(num_steps_between_results),
+      num_discarded=int(max(num_adapting, given.num_burnin_steps)),
+      num_results=int(given.num_results),
+      steps_per_result=1 + int(given.num_steps_between_results),
       num_shards=max(1, len(devices)),
     )
+    progress = progress_lib.Progress(
+      plan.num_steps, given.reports, num_discarded=plan.num_discarded
+    )
     return _run_blocks(
-      _Compilation(kernel, trace_fn, block_size, jit_compile),
-      plan,
-      Start(state, results, seed),
-      _Folders(checkpoint_dir, draws_dir),
-      progress_lib.Progress(
-        plan.num_steps, reports, num_discarded=plan.num_discarded
-      ),
-      devices,
-      seconds_left,
+      given, plan, state, results, progress, devices, seconds_left
     )
 
 
-def sample_more(
-  kernel,
-  start,
-  num_results,
-  num_steps_between_results,
-  block_size,
-  jit_compile=True,
-  reports=progress_lib.SILENT,
-):
+def sample_more(given, results):
   """Continues chains of `sample` from their last state; discards no steps.
 
-  The kernel's adaptation has ended. The seed of `start` must not have been used
+  `given` are `Arguments` with this state, and `results` are the last kernel
+  results. The kernel's adaptation has ended. The seed must not have been used
   before, because otherwise the noise repeats. Give the same block size as
   before, because otherwise the kernel is compiled again.
   """
-  plan = _Plan(0, num_results, 1 + num_steps_between_results)
-  return _run_blocks(
-    _Compilation(kernel, None, block_size, jit_compile),
-    plan,
-    start._replace(seed=random.sanitize(start.seed)),
-    _Folders(None, None),
-    progress_lib.Progress(plan.num_steps, reports, is_kept=False),
-  )
+  plan = _Plan(0, given.num_results, 1 + given.num_steps_between_results)
+  progress = progress_lib.Progress(plan.num_steps, given.reports, is_kept=False)
+  return _run_blocks(given, plan, given.init_state, results, progress)
 
 
-class _Plan(
-  collections.namedtuple(
-    '_Plan',
-    ['num_discarded', 'num_results', 'steps_per_result', 'num_shards'],
-    defaults=(1,),
-  )
-):
+class _Plan(NamedTuple):
   """Counts of the steps that are discarded and recorded."""
+
+  num_discarded: int
+  num_results: int
+  steps_per_result: int
+  num_shards: int = 1
 
   @property
   def num_steps(self):
@@ -297,34 +264,27 @@ class _Plan(
     return 'sample', min(block_size, left), self.steps_per_result
 
 
-_Folders = collections.namedtuple('_Folders', ['checkpoint_dir', 'draws_dir'])
-# What is compiled for a run, and how.
-_Compilation = collections.namedtuple(
-  '_Compilation', ['kernel', 'trace_fn', 'block_size', 'jit_compile']
-)
-
-
 def _run_blocks(
-  compilation, plan, begin, folders, progress, devices=(), seconds_left=None
+  given, plan, state, results, progress, devices=(), seconds_left=None
 ):
-  """Runs all blocks from a `Start`, and joins their records."""
-  kernel, trace_fn, block_size, jit_compile = compilation
-  state, results, seed = begin
+  """Runs all blocks, and joins their records."""
+  kernel, trace_fn = given.kernel, given.trace_fn
+  seed = random.sanitize(given.seed)
   structure = (state, _trace_fn(kernel, trace_fn)(state, results))
-  block_size = int(block_size or _default_block_size(structure, plan))
-  program = _program(kernel, trace_fn, block_size, jit_compile)
+  block_size = int(given.block_size or _default_block_size(structure, plan))
+  program = _program(kernel, trace_fn, block_size, given.jit_compile)
   if devices:
     parts = state, results, structure
     program = shards.Sharded(
       kernel, program, devices, plan.num_discarded, block_size, parts
     )
   start, identity = time.monotonic(), None
-  if any(folder is not None for folder in folders):
+  if given.checkpoint_dir is not None or given.draws_dir is not None:
     described = program.describe(state, results, seed, *_counts(0, 0, 1))
     identity = run_identity.describe(
-      kernel, plan, seed, jit_compile, *structure, trace_fn, described
+      kernel, plan, seed, given.jit_compile, *structure, trace_fn, described
     )
-  kept = _kept(kernel, plan, structure, block_size, folders, identity)
+  kept = _kept(given, plan, structure, block_size, identity)
   fit_steps = block_fits.steps(kernel)
   state, results, step, seconds = _loaded(kept, state, results)
   pace = _Pace(seconds_left)
@@ -440,12 +400,12 @@ def _loaded(kept, state, results):
   return state, results, step, seconds
 
 
-def _kept(kernel, plan, structure, block_size, folders, identity):
+def _kept(given, plan, structure, block_size, identity):
   """Returns the object that keeps the records of the run."""
-  if folders.draws_dir is not None:
-    run = describe_plan(kernel, plan)
+  if given.draws_dir is not None:
+    run = describe_plan(given.kernel, plan)
     return draws_on_disk.DrawsOnDisk(
-      folders.draws_dir,
+      given.draws_dir,
       identity,
       plan,
       structure,
@@ -454,8 +414,8 @@ def _kept(kernel, plan, structure, block_size, folders, identity):
       attributes(run),
     )
   checkpoint = None
-  if folders.checkpoint_dir is not None:
-    checkpoint = checkpoint_lib.Checkpoint(folders.checkpoint_dir, identity)
+  if given.checkpoint_dir is not None:
+    checkpoint = checkpoint_lib.Checkpoint(given.checkpoint_dir, identity)
   num_parts = len(tf.nest.flatten(structure[0]))
   return recording.InMemory(
     plan.num_discarded, plan.num_results, num_parts, checkpoint

@@ -83,19 +83,12 @@ class Params(NamedTuple):
 
 
 class Fitted(NamedTuple):
-  """A fitted `Natural`, with values for each pair and coordinate j, [n, d].
-
-  Attributes:
-    natural: `natural.Natural`.
-    precision: P_jj(u).
-    push: (P x)_j / sqrt(P_jj), where x has zeros for the drivers.
-    residual: e_j, see the head of this file.
-  """
+  """A fitted `Natural`, with values for each pair and coordinate j, [n, d]."""
 
   natural: natural_lib.Natural
-  precision: np.ndarray
-  push: np.ndarray
-  residual: np.ndarray
+  precision: np.ndarray  # P_jj(u).
+  push: np.ndarray  # (P x)_j / sqrt(P_jj), where x has zeros for the drivers.
+  residual: np.ndarray  # e_j, see the head of this file.
 
 
 def fit(

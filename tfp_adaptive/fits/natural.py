@@ -23,28 +23,21 @@ class Natural(NamedTuple):
 
   h(u) is the sum over terms of exp(b.u) (offset + slope u). P(u) is the sum of
   exp(b.u) times a matrix that slack and edge define, see `factors`.
-
-  Attributes:
-    mean: m, [d].
-    log_scale: l, [d].
-    drivers: Indices of the drivers, [k] ints; -1 means no driver.
-    exponents: b, [T, k]; zero for the first term.
-    offset: [T, d].
-    slope: [T, d, k], or [T, d, k + k (k + 1) / 2] with products of two drivers,
-      which only the first term has.
-    slack: r_t of `factors`, [T, d], not negative. For drivers it is 1 in the
-      first term and 0 in the others.
-    edge: s_t w_t of `factors`, which couples coordinates t and t + 1 of a path,
-      [T, d]; [T, 0] without a path.
   """
 
-  mean: np.ndarray
-  log_scale: np.ndarray
-  drivers: np.ndarray
-  exponents: np.ndarray
-  offset: np.ndarray
+  mean: np.ndarray  # m, [d].
+  log_scale: np.ndarray  # l, [d].
+  drivers: np.ndarray  # Indices of the drivers, [k] ints; -1 means no driver.
+  exponents: np.ndarray  # b, [T, k]; zero for the first term.
+  offset: np.ndarray  # [T, d].
+  # [T, d, k], or [T, d, k + k (k + 1) / 2] with products of two drivers, which
+  # only the first term has.
   slope: np.ndarray
+  # r_t of `factors`, [T, d], not negative. For drivers it is 1 in the first
+  # term and 0 in the others.
   slack: np.ndarray
+  # s_t w_t of `factors`, which couples coordinates t and t + 1 of a path,
+  # [T, d]; [T, 0] without a path.
   edge: np.ndarray
 
 

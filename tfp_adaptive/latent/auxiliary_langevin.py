@@ -86,12 +86,7 @@ class UncalibratedAuxiliaryLangevin(UncalibratedAuxiliaryGradient):
       name: Prefix of the names of bootstrap ops.
     """
     super().__init__(target_log_prob_fn, FLAT, delta, auxiliary, name)
-    self._parameters = dict(
-      target_log_prob_fn=target_log_prob_fn,
-      delta=delta,
-      auxiliary=auxiliary,
-      name=name,
-    )
+    self._keep(locals())
 
   @property
   def log_likelihood_fn(self):

@@ -11,8 +11,9 @@ another wrapper.
 Source: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm.
 """
 
-import collections
 from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -43,23 +44,14 @@ _GAIN = 2.0
 _PRIOR_STATES = 5.0
 
 
-class HyperparameterAdaptationResults(
-  collections.namedtuple(
-    'HyperparameterAdaptationResults',
-    ['inner_results', 'hyper_mean', 'hyper_covariance', 'step'],
-  )
-):
-  """Results of `HyperparameterAdaptation`.
+class HyperparameterAdaptationResults(NamedTuple):
+  """Results of `HyperparameterAdaptation`."""
 
-  Attributes:
-    inner_results: Results of the inner kernel; the learned L is its innermost
-      `hyper_factor`.
-    hyper_mean: Running mean mu of unconstrained theta, [num_hyper].
-    hyper_covariance: Running covariance S, [num_hyper, num_hyper].
-    step: Steps taken, [] int32.
-  """
-
-  __slots__ = ()
+  # Results of the inner kernel; L is their innermost `hyper_factor`.
+  inner_results: Any
+  hyper_mean: tf.Tensor  # Running mean mu of unconstrained theta, [num_hyper].
+  hyper_covariance: tf.Tensor  # Running covariance S, [num_hyper, num_hyper].
+  step: tf.Tensor  # Steps taken, [] int32.
 
 
 class HyperparameterAdaptation(adaptation_base.AdaptationWrapper):
@@ -87,11 +79,7 @@ class HyperparameterAdaptation(adaptation_base.AdaptationWrapper):
         '`tfpa.proposals.LatentGaussianHyperparameters`; got '
         f'{type(inner_kernel).__name__}.'
       )
-    self._parameters = dict(
-      inner_kernel=inner_kernel,
-      num_adaptation_steps=num_adaptation_steps,
-      name=name,
-    )
+    self._keep(locals())
 
   def bootstrap_results(self, init_state):
     """Starts mu at the chains' mean and S at zero."""

@@ -6,7 +6,8 @@ They return the log acceptance ratio without the change of log p(theta),
 [chains...], and a `Landing`, the new field.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -15,14 +16,13 @@ from tfp_adaptive.core import state_parts
 from tfp_adaptive.latent import latent_proposal
 
 
-class Landing(
-  collections.namedtuple(
-    'Landing', ['state', 'log_likelihood', 'coordinates', 'grads_coordinates']
-  )
-):
+class Landing(NamedTuple):
   """The latent field after a move, in the proposed prior's coordinates."""
 
-  __slots__ = ()
+  state: Any
+  log_likelihood: tf.Tensor  # f, [chains...].
+  coordinates: tf.Tensor  # [chains..., d].
+  grads_coordinates: Any  # Gradient of f, as `LatentResults` has it.
 
 
 def gibbs_move(prior, proposed_prior, evaluate, state, latent, seed):

@@ -6,7 +6,8 @@ Source: Titsias and Papaspiliopoulos (2018), Auxiliary gradient-based sampling
 algorithms, section 4, https://arxiv.org/abs/1610.09641.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -22,38 +23,23 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.latent import hyperparameter_moves
 
 
-class LatentHyperparameterResults(
-  collections.namedtuple(
-    'LatentHyperparameterResults',
-    [
-      'inner_results',
-      'prior_params',
-      'hyper_log_prob',
-      'hyper_step_size',
-      'hyper_factor',
-      'hyper_log_accept_ratio',
-      'hyper_is_accepted',
-      'seed',
-    ],
-  )
-):
-  """Results of `LatentGaussianHyperparameters`.
+class LatentHyperparameterResults(NamedTuple):
+  """Results of `LatentGaussianHyperparameters`."""
 
-  Attributes:
-    inner_results: Results of the last update of the field; the innermost
-      `target_log_prob` is the log-likelihood f.
-    prior_params: Mean and decomposition of the prior at theta, per chain.
-    hyper_log_prob: log p of unconstrained theta, [chains...].
-    hyper_step_size: kappa, [].
-    hyper_factor: L, lower triangular, shared by the chains, [num_hyper,
-      num_hyper]. The step of unconstrained theta is kappa L e with e standard
-      normal.
-    hyper_log_accept_ratio: Log ratio of the last move of theta, [chains...].
-    hyper_is_accepted: Whether this move was accepted, [chains...] bool.
-    seed: [2] int32.
-  """
-
-  __slots__ = ()
+  # Results of the last update of the field; the innermost `target_log_prob` is
+  # the log-likelihood f.
+  inner_results: Any
+  prior_params: Any  # Mean and decomposition of the prior at theta, per chain.
+  hyper_log_prob: tf.Tensor  # log p of unconstrained theta, [chains...].
+  hyper_step_size: tf.Tensor  # kappa, [].
+  # L, lower triangular, shared by the chains, [num_hyper, num_hyper]. The step
+  # of unconstrained theta is kappa L e with e standard normal.
+  hyper_factor: tf.Tensor
+  # Log ratio of the last move of theta, [chains...], and whether it was
+  # accepted, [chains...] bool.
+  hyper_log_accept_ratio: tf.Tensor
+  hyper_is_accepted: tf.Tensor
+  seed: tf.Tensor  # [2] int32.
 
 
 class LatentGaussianHyperparameters(kernel_base.Kernel):
@@ -114,20 +100,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
       )
     arguments.check_positive(delta, 'delta', 0.1)
     arguments.check_positive(hyper_step_size, 'hyper_step_size', 0.1)
-    self._parameters = dict(
-      log_likelihood_fn=log_likelihood_fn,
-      prior_fn=prior_fn,
-      hyperprior=hyperprior,
-      make_latent_kernel_fn=make_latent_kernel_fn,
-      joint=joint,
-      num_latent_updates=num_latent_updates,
-      delta=delta,
-      hyper_step_size=hyper_step_size,
-      hyper_factor=hyper_factor,
-      bijector=bijector,
-      latent_uses_gradient=latent_uses_gradient,
-      name=name,
-    )
+    self._keep(locals())
 
   def learned_at(self, results):
     accepted = results.inner_results.accepted_results

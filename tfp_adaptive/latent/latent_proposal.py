@@ -6,7 +6,8 @@ and of the gradient in the results. A step then makes only two products with the
 prior's basis: y from its coordinates, and the coordinates of the gradient at y.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -36,34 +37,19 @@ REFUSAL = (
 )
 
 
-class LatentResults(
-  collections.namedtuple(
-    'LatentResults',
-    [
-      'target_log_prob',
-      'coordinates',
-      'grads_coordinates',
-      'log_acceptance_correction',
-      'step_size',
-      'seed',
-    ],
-  )
-):
-  """Results of a proposal for latent Gaussian models; plain Tensors.
+class LatentResults(NamedTuple):
+  """Results of a proposal for latent Gaussian models; plain Tensors."""
 
-  Attributes:
-    target_log_prob: The log-likelihood f at the proposed state, [chains...];
-      the prior is not part of it.
-    coordinates: The proposed state in the prior's coordinates, [chains..., d].
-    grads_coordinates: The gradient of f at the proposed state, in the same
-      coordinates; `[]` for proposals that use no gradient.
-    log_acceptance_correction: The log acceptance ratio without the difference
-      of f, [chains...].
-    step_size: delta, a variance in squared units of the state, [].
-    seed: [2] int32.
-  """
-
-  __slots__ = ()
+  # The log-likelihood f at the proposed state, [chains...], without the prior.
+  target_log_prob: tf.Tensor
+  # The proposed state in the prior's coordinates, [chains..., d].
+  coordinates: tf.Tensor
+  # The gradient of f in these coordinates; `[]` without gradients.
+  grads_coordinates: Any
+  # The log acceptance ratio without the difference of f, [chains...].
+  log_acceptance_correction: tf.Tensor
+  step_size: tf.Tensor  # delta, a variance in squared units of the state, [].
+  seed: tf.Tensor  # [2] int32.
 
   @property
   def grads_target_log_prob(self):
@@ -71,10 +57,11 @@ class LatentResults(
     raise ValueError(REFUSAL)
 
 
-class Point(collections.namedtuple('Point', ['state', 'grads'])):
+class Point(NamedTuple):
   """Rows of states and of gradients of f, in the prior's coordinates."""
 
-  __slots__ = ()
+  state: tf.Tensor  # [chains..., d].
+  grads: Any  # [chains..., d]; `[]` without gradients.
 
 
 class UncalibratedLatentProposal(kernel_base.Kernel):

@@ -16,8 +16,8 @@ algorithms, discussion, https://arxiv.org/abs/1610.09641. The sign of H x in
 print contradicts their expansion.
 """
 
-import collections
 import math
+from typing import NamedTuple
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -33,10 +33,11 @@ from tfp_adaptive.latent.priors import markov_prior
 from tfp_adaptive.linalg import banded_cholesky as cholesky
 
 
-class Expansion(collections.namedtuple('Expansion', ['gradient', 'curvature'])):
+class Expansion(NamedTuple):
   """Gradient and diagonal Hessian of f, not clipped, [chains..., d] each."""
 
-  __slots__ = ()
+  gradient: tf.Tensor
+  curvature: tf.Tensor
 
 
 @arguments.by_keyword(

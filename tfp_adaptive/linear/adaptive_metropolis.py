@@ -13,7 +13,8 @@ for the move, Andrieu and Thoms (2008), A tutorial on adaptive MCMC, section
 5.1.1.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -104,25 +105,17 @@ def adaptive_metropolis(
   )
 
 
-class MomentBasedAdaptationResults(
-  collections.namedtuple(
-    'MomentBasedAdaptationResults',
-    ['inner_results', 'mean', 'scale_search', 'step', 'mean_accept_prob'],
-  )
-):
-  """Results of `MomentBasedAdaptation`.
+class MomentBasedAdaptationResults(NamedTuple):
+  """Results of `MomentBasedAdaptation`."""
 
-  Attributes:
-    inner_results: Results of the inner kernel. Their innermost
-      `preconditioner_params` are the learned shape, and `step_size` is the
-      learned scale sqrt(s).
-    mean: Running mean mu, [event_size].
-    scale_search: A `scale_search.ScaleSearch`.
-    step: Steps taken, [] int32.
-    mean_accept_prob: Mean of min(1, exp(r)) in the last adapting step, [].
-  """
-
-  __slots__ = ()
+  # Results of the inner kernel. Their innermost `preconditioner_params` are
+  # the learned shape, and `step_size` is the learned scale sqrt(s).
+  inner_results: Any
+  mean: tf.Tensor  # Running mean mu, [event_size].
+  scale_search: scale_search.ScaleSearch
+  step: tf.Tensor  # Steps taken, [] int32.
+  # Mean of min(1, exp(r)) in the last adapting step, [].
+  mean_accept_prob: tf.Tensor
 
 
 class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
@@ -154,13 +147,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     arguments.check_accept_prob(target_accept_prob)
     if shape_rate is not None:
       arguments.check_positive(shape_rate, 'shape_rate', 1e-3)
-    self._parameters = dict(
-      inner_kernel=inner_kernel,
-      num_adaptation_steps=num_adaptation_steps,
-      target_accept_prob=target_accept_prob,
-      shape_rate=shape_rate,
-      name=name,
-    )
+    self._keep(locals())
     checks.check_has_tangent(self.proposal, type(self).__name__)
 
   @property

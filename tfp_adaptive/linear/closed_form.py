@@ -7,7 +7,8 @@ at every step, and the step size s follows the acceptance:
   rate_t = max(_RATE, _FIRST_RATE (1 + t)^-0.6), after t steps with this shape.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -30,49 +31,31 @@ _RATE = 0.0075  # Least rate of log s; 0.015 for log s^2, as in Titsias (2023).
 _FIRST_RATE = 0.5
 
 
-class Gradients(
-  collections.namedtuple(
-    'Gradients', ['current', 'proposed', 'log_accept_ratio']
-  )
-):
-  """Gradients of a step at x and y, [num_chains, d], and r, [num_chains]."""
+class Gradients(NamedTuple):
+  """Gradients of a step at x and y, and its log acceptance ratio r."""
 
-  __slots__ = ()
+  current: tf.Tensor  # [num_chains, d].
+  proposed: tf.Tensor  # [num_chains, d].
+  log_accept_ratio: tf.Tensor  # [num_chains].
 
 
-class ClosedFormAdaptationResults(
-  merging.Merging,
-  collections.namedtuple(
-    'ClosedFormAdaptationResults',
-    [
-      'inner_results',
-      'statistics',
-      'scale_search',
-      'trajectory_length',
-      'step',
-      'num_updates',
-      'mean_accept_prob',
-      'num_dropped_gradients',
-    ],
-  ),
-):
-  """Results of the adaptations by closed forms.
+class ClosedFormAdaptationResults(NamedTuple):
+  """Results of the adaptations by closed forms."""
 
-  Attributes:
-    inner_results: Results of the inner kernel. Their innermost
-      `preconditioner_params` are the learned shape, and `step_size` is the
-      learned scale.
-    statistics: What the formula needs; each subclass has its own form.
-    scale_search: A `scale_search.ScaleSearch`.
-    trajectory_length: `trajectory_length.Lengths`; `[]` if not learned.
-    step: Steps taken, [] int32.
-    num_updates: Steps from which the shape was learned, [] int32.
-    mean_accept_prob: Mean of min(1, exp(r)) in the last adapting step, [].
-    num_dropped_gradients: How many gradients of single chains were dropped so
-      far, because they or the ratio were not finite, [] int32.
-  """
+  # Results of the inner kernel. Their innermost `preconditioner_params` are
+  # the learned shape, and `step_size` is the learned scale.
+  inner_results: Any
+  statistics: Any  # What the formula needs; each subclass has its own form.
+  scale_search: scale_search.ScaleSearch
+  trajectory_length: Any  # `trajectory_length.Lengths`; `[]` if not learned.
+  step: tf.Tensor  # Steps taken, [] int32.
+  num_updates: tf.Tensor  # Steps from which the shape was learned, [] int32.
+  # Mean of min(1, exp(r)) in the last adapting step, [].
+  mean_accept_prob: tf.Tensor
+  # Gradients of single chains that were dropped so far, because they or the
+  # ratio were not finite, [] int32.
+  num_dropped_gradients: tf.Tensor
 
-  __slots__ = ()
   merge_rules = dict(
     num_updates=merging.largest, num_dropped_gradients=merging.counted
   )

@@ -35,7 +35,8 @@ Monte Carlo by minimizing Fisher divergence, https://arxiv.org/abs/2603.18845,
 for the divergence and the dense factor.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -73,16 +74,17 @@ _LARGE_GAIN = 0.1  # A fit that gains more restarts the step size and lengths.
 _SALT = 11  # Separates draws of the history from those of the step.
 
 
-class Statistics(
-  merging.Merging,
-  collections.namedtuple(
-    'Statistics',
-    ['time', 'next_fit', 'num_failed_fits', 'state', 'gradient', 'pairs'],
-  ),
-):
-  """Moments or pairs of states and gradients, and the step of the next fit."""
+class Statistics(NamedTuple):
+  """What the fit needs: moments or pairs of states and gradients."""
 
-  __slots__ = ()
+  time: tf.Tensor  # Steps learned from, [].
+  next_fit: tf.Tensor  # Value of `time` at which the next fit is due, [].
+  num_failed_fits: tf.Tensor  # [] int32.
+  # `running_moments.Moments` of states and of gradients; `[]` with pairs.
+  state: Any
+  gradient: Any
+  pairs: Any  # `Pairs`; `[]` with moments.
+
   merge_rules = dict(
     time=merging.largest,
     next_fit=merging.largest,
@@ -90,12 +92,12 @@ class Statistics(
   )
 
 
-class Pairs(
-  merging.Merging, collections.namedtuple('Pairs', ['history', 'last'])
-):
-  """History of pairs, [n, 2 d], and the time of the last fit of large gain."""
+class Pairs(NamedTuple):
+  """Pairs of states and gradients, and the time of the last large gain."""
 
-  __slots__ = ()
+  history: history_lib.History  # Its points are pairs, [n, 2 d].
+  last: tf.Tensor  # Time of the last fit of large gain, [].
+
   merge_rules = dict(last=merging.largest)
 
 

@@ -4,7 +4,8 @@ Source: Titsias and Dellaportas (2019), Algorithm 1,
 https://arxiv.org/abs/1911.01373.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -20,36 +21,23 @@ from tfp_adaptive.linear import checks
 from tfp_adaptive.linear import scale_search
 
 
-class GradientBasedAdaptationResults(
-  merging.Merging,
-  collections.namedtuple(
-    'GradientBasedAdaptationResults',
-    [
-      'inner_results',
-      'criterion_state',
-      'optimizer_state',
-      'replay_cache',
-      'scale_search',
-      'step',
-      'mean_accept_prob',
-      'num_dropped_gradients',
-    ],
-  ),
-):
-  """Results of `GradientBasedAdaptation`.
+class GradientBasedAdaptationResults(NamedTuple):
+  """Results of `GradientBasedAdaptation`."""
 
-  Attributes:
-    inner_results: Results of the inner kernel. Their innermost
-      `preconditioner_params` are the learned params.
-    replay_cache: Values that a replay keeps for the next replay; `[]` for none.
-    scale_search: A `scale_search.ScaleSearch`.
-    step: Steps taken, [] int32.
-    mean_accept_prob: Mean of min(1, exp(r)) in the last adapting step, [].
-    num_dropped_gradients: How many gradients of single chains were dropped so
-      far because they were not finite, [] int32.
-  """
+  # Results of the inner kernel. Their innermost `preconditioner_params` are
+  # the learned params.
+  inner_results: Any
+  criterion_state: Any
+  optimizer_state: Any
+  replay_cache: Any  # Values that a replay keeps for the next; `[]` for none.
+  scale_search: scale_search.ScaleSearch
+  step: tf.Tensor  # Steps taken, [] int32.
+  # Mean of min(1, exp(r)) in the last adapting step, [].
+  mean_accept_prob: tf.Tensor
+  # Gradients of single chains that were dropped so far, because they were not
+  # finite, [] int32.
+  num_dropped_gradients: tf.Tensor
 
-  __slots__ = ()
   merge_rules = dict(num_dropped_gradients=merging.counted)
 
 
@@ -88,13 +76,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
         proposal do not go together, or if the target is stochastic.
     """
     super().__init__(inner_kernel, num_adaptation_steps)
-    self._parameters = dict(
-      inner_kernel=inner_kernel,
-      criterion=criterion,
-      optimizer=optimizer,
-      num_adaptation_steps=num_adaptation_steps,
-      name=name,
-    )
+    self._keep(locals())
     checks.check_gradient_adaptation(
       criterion, optimizer, self.proposal, type(self).__name__
     )

@@ -26,7 +26,7 @@ Non-reversibly updating a uniform [0, 1] value for Metropolis accept/reject
 decisions, https://arxiv.org/abs/2001.11950, for u. The choice of a is ours.
 """
 
-import collections
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -38,20 +38,19 @@ from tfp_adaptive.linear import num_steps
 DAMPING = 1.25
 
 
-class KeptTrajectory(
-  collections.namedtuple(
-    'KeptTrajectory', ['num_steps', 'velocity', 'share_kept']
-  )
-):
-  """L, [] int32, v', [chains..., d], and a, [], of a step with kept momenta."""
+class KeptTrajectory(NamedTuple):
+  """What a step with kept momenta leaves."""
 
-  __slots__ = ()
+  num_steps: tf.Tensor  # L, [] int32.
+  velocity: tf.Tensor  # v', [chains..., d].
+  share_kept: tf.Tensor  # a, [].
 
 
-class Kept(collections.namedtuple('Kept', ['velocity', 'uniform'])):
-  """v, [chains..., d], and u, [chains...]; zeros have not been drawn yet."""
+class Kept(NamedTuple):
+  """What the next step keeps; zeros have not been drawn yet."""
 
-  __slots__ = ()
+  velocity: tf.Tensor  # v, [chains..., d].
+  uniform: tf.Tensor  # u, [chains...].
 
 
 class KeepsMomentum(num_steps.DrawsNumSteps):

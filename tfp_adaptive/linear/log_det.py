@@ -15,7 +15,6 @@ Source: Hirt, Titsias and Dellaportas (2021), section 3.1 and Appendix A.1,
 https://arxiv.org/abs/2110.14625.
 """
 
-import collections
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -29,35 +28,18 @@ _MAX_TERMS = 100.0
 _NUM_TERMS, _PROBE = 2, 3
 
 
-class LogDetEstimate(
-  collections.namedtuple(
-    'LogDetEstimate',
-    [
-      'value',
-      'probe',
-      'weighted',
-      'eigenvector',
-      'hessian_probe',
-      'hessian_weighted',
-      'hessian_eigenvector',
-      'num_terms',
-    ],
-  )
-):
-  """What is needed to differentiate the estimate with respect to C.
+class LogDetEstimate(NamedTuple):
+  """What is needed to differentiate the estimate with respect to C."""
 
-  Attributes:
-    value: Estimate of log det(I + D), [chains...].
-    probe: e, [chains..., d].
-    weighted: y, [chains..., d].
-    eigenvector: u, D^N e with length 1, after N steps of power iteration.
-    hessian_probe: H C e.
-    hessian_weighted: H C y.
-    hessian_eigenvector: H C u.
-    num_terms: N, [] int32; N + 1 Hessian products were made.
-  """
-
-  __slots__ = ()
+  value: tf.Tensor  # Estimate of log det(I + D), [chains...].
+  probe: tf.Tensor  # e, [chains..., d].
+  weighted: tf.Tensor  # y, [chains..., d].
+  # u, D^N e with length 1, after N steps of power iteration.
+  eigenvector: tf.Tensor
+  hessian_probe: tf.Tensor  # H C e.
+  hessian_weighted: tf.Tensor  # H C y.
+  hessian_eigenvector: tf.Tensor  # H C u.
+  num_terms: tf.Tensor  # N, [] int32; N + 1 Hessian products were made.
 
 
 def rademacher(shape, dtype, seed):

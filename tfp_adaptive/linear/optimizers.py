@@ -5,7 +5,8 @@ depend on the scale of the coordinates. `rmsprop` and `adam` work on the raw
 entries and depend on that scale.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -22,35 +23,32 @@ __all__ = ['adam', 'relative_gradient', 'rmsprop']
 _SCALE_DECAY_POWER = 0.6  # Above 1/2, so that the noise of the scale vanishes.
 
 
-class RelativeGradientState(
-  merging.Merging,
-  collections.namedtuple(
-    'RelativeGradientState', ['pending', 'pending_log_scale', 'num_updates']
-  ),
-):
+class RelativeGradientState(NamedTuple):
   """Sums of steps since the last move, and the number of updates."""
 
-  __slots__ = ()
+  pending: Any  # In the structure of the tangent.
+  pending_log_scale: tf.Tensor  # [].
+  num_updates: tf.Tensor  # [].
+
   merge_rules = dict(num_updates=merging.largest)
 
 
-class RMSPropState(
-  merging.Merging,
-  collections.namedtuple('RMSPropState', ['mean_square', 'num_updates']),
-):
+class RMSPropState(NamedTuple):
   """Mean squared gradient, and the number of updates."""
 
-  __slots__ = ()
+  mean_square: Any  # In the structure of the params.
+  num_updates: tf.Tensor  # [].
+
   merge_rules = dict(num_updates=merging.largest)
 
 
-class AdamState(
-  merging.Merging,
-  collections.namedtuple('AdamState', ['mean', 'mean_square', 'num_updates']),
-):
+class AdamState(NamedTuple):
   """Means of the gradient and of its square, and the number of updates."""
 
-  __slots__ = ()
+  mean: Any  # In the structure of the params.
+  mean_square: Any  # In the structure of the params.
+  num_updates: tf.Tensor  # [].
+
   merge_rules = dict(num_updates=merging.largest)
 
 

@@ -8,19 +8,16 @@ m is the mean over all steps so far, and V the covariance or the variances. The
 weights of earlier steps decay.
 """
 
-import collections
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfp_adaptive.core import merging
 
+class Moments(NamedTuple):
+  """Mean and covariance of rows."""
 
-class Moments(
-  merging.Merging, collections.namedtuple('Moments', ['mean', 'spread'])
-):
-  """m, [d], and V, [d] or [d, d]."""
-
-  __slots__ = ()
+  mean: tf.Tensor  # m, [d].
+  spread: tf.Tensor  # V, [d] or [d, d].
 
   @classmethod
   def merged(cls, parts, before):

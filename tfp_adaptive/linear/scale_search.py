@@ -11,12 +11,11 @@ Without gradients the length is 1. The search makes no target call of its own,
 because each trial is an ordinary step of the chain.
 """
 
-import collections
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from tfp_adaptive.core import merging
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
@@ -25,17 +24,12 @@ from tfp_adaptive.core.tfp_private import prefer_static as ps
 _MAX_TRIALS = 100  # The search changes the scale by at most 2^100.
 
 
-class ScaleSearch(
-  merging.Merging,
-  collections.namedtuple('ScaleSearch', ['scale', 'direction', 'num_trials']),
-):
-  """Scale tried now, [], sign of the last change, [] int32, and trials left.
+class ScaleSearch(NamedTuple):
+  """The scale tried now, and how the search for it continues."""
 
-  `direction` is 0 before the first change. `num_trials`, [] int32, is 0 once
-  the search is over.
-  """
-
-  __slots__ = ()
+  scale: tf.Tensor  # [].
+  direction: tf.Tensor  # Sign of the last change, 0 before it, [] int32.
+  num_trials: tf.Tensor  # Trials left, 0 once the search is over, [] int32.
 
   @property
   def is_searching(self):

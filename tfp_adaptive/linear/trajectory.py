@@ -8,7 +8,7 @@ Source: Hirt, Titsias and Dellaportas (2021), equations 2-5 and 12, Appendices
 A.1-A.3 and E, https://arxiv.org/abs/2110.14625.
 """
 
-import collections
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -18,51 +18,36 @@ _SLOPE_SMOOTHING = 0.1
 _DIVERGENCE = 1000.0  # Energy error above which a trajectory has diverged.
 
 
-class Point(
-  collections.namedtuple(
-    'Point', ['position', 'velocity', 'log_prob', 'gradient']
-  )
-):
-  """A point of a trajectory: [chains..., d], `log_prob` [chains...]."""
+class Point(NamedTuple):
+  """A point of a trajectory."""
 
-  __slots__ = ()
+  position: tf.Tensor  # [chains..., d].
+  velocity: tf.Tensor  # [chains..., d].
+  log_prob: tf.Tensor  # [chains...].
+  gradient: tf.Tensor  # [chains..., d].
 
 
-class Trajectory(
-  collections.namedtuple(
-    'Trajectory',
-    [
-      'gradient_sum',
-      'weighted_gradient_sum',
-      'midpoint',
-      'midpoint_gradient',
-      'num_steps',
-    ],
-  )
-):
+class Trajectory(NamedTuple):
   """What the end of a trajectory depends on if gradients are held constant.
 
-  With g_i the gradient of the log target after i of L steps:
-
-  Attributes:
-    gradient_sum: sum_{0 < i < L} g_i, [chains..., d].
-    weighted_gradient_sum: sum_{0 < i < L} (L - i) g_i, [chains..., d].
-    midpoint: Position after floor(L / 2) steps, [chains..., d].
-    midpoint_gradient: Gradient there, [chains..., d].
-    num_steps: L, [] int32.
+  g_i is the gradient of the log target after i of L steps.
   """
 
-  __slots__ = ()
+  gradient_sum: tf.Tensor  # sum_{0 < i < L} g_i, [chains..., d].
+  # sum_{0 < i < L} (L - i) g_i, [chains..., d].
+  weighted_gradient_sum: tf.Tensor
+  midpoint: tf.Tensor  # Position after floor(L / 2) steps, [chains..., d].
+  midpoint_gradient: tf.Tensor  # Gradient there, [chains..., d].
+  num_steps: tf.Tensor  # L, [] int32.
 
 
-class Step(
-  collections.namedtuple(
-    'Step', ['grad_start', 'grad_end', 'noise', 'trajectory']
-  )
-):
-  """The constants of a step: gradients at both ends, v and `Trajectory`."""
+class Step(NamedTuple):
+  """The constants of a step."""
 
-  __slots__ = ()
+  grad_start: tf.Tensor  # Gradient at the start, [chains..., d].
+  grad_end: tf.Tensor  # Gradient at the end, [chains..., d].
+  noise: tf.Tensor  # v, [chains..., d].
+  trajectory: Trajectory
 
 
 def check_hessian_product(hessian_product):

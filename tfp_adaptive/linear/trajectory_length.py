@@ -32,7 +32,7 @@ https://proceedings.mlr.press/v130/hoffman21a.html, for jumps across chains, of
 squares and per gradient.
 """
 
-import collections
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -42,49 +42,33 @@ from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import merging
 from tfp_adaptive.linear import running_moments
 
-_GAIN = 2.0  # How fast the past is forgotten; 1 would weigh all steps equally.
-_LARGEST_SQUARE = 9.0  # Bound of the squares, in variances.
-_ORDER, _COARSE_ORDER = 16, 4
-_PRIOR_PAIRS = 10.0  # Weight of the mean over coordinates in a mean jump.
-_FIRST_REVIEW, _GROWTH = 20.0, 1.1  # Step of the first review, and growth.
-_EXPLORED, _LEAST_EXPLORED = 2, 6  # Steps try lengths up to max(2 b, 6).
-_LAST_REVIEW = 0.8  # Share of the adaptation after which the range is final.
+GAIN = 2.0  # How fast the past is forgotten; 1 would weigh all steps equally.
+LARGEST_SQUARE = 9.0  # Bound of the squares, in variances.
+ORDER, COARSE_ORDER = 16, 4
+PRIOR_PAIRS = 10.0  # Weight of the mean over coordinates in a mean jump.
+FIRST_REVIEW, GROWTH = 20.0, 1.1  # Step of the first review, and growth.
+# Every other step draws its length from 1 to max(2 b, 6), where b is the
+# longest length of the best range.
+EXPLORED, LEAST_EXPLORED = 2, 6
+LAST_REVIEW = 0.8  # Share of the adaptation after which the range is final.
 
 
-class Lengths(
-  merging.Merging,
-  collections.namedtuple(
-    'Lengths',
-    [
-      'num_leapfrog_steps',
-      'num_steps',
-      'num_taken',
-      'time',
-      'next_review',
-      'moments',
-      'means',
-      'squares',
-      'weights',
-      'jumps',
-    ],
-  ),
-):
-  """Statistics of trajectories of each length up to the bound n.
+class Lengths(NamedTuple):
+  """Statistics of trajectories of each length up to the bound n."""
 
-  Attributes:
-    num_leapfrog_steps: The best range (fewest, most), [2] int32.
-    num_steps: Adapting steps, including the scale search, [] int32.
-    num_taken: Leapfrog steps of the adapting steps, [] int32.
-    time: Steps learned from, [].
-    next_review: Value of `time` at which the range is chosen next, [].
-    moments: `running_moments.Moments` of states.
-    means: Means of the functions of the states, [2, d].
-    squares: Means of the squared functions, [2, d].
-    weights: Sum of the weights of the trajectories of each length, [n].
-    jumps: Weighted sums of half the mean squared jumps, [n, 2, d].
-  """
+  num_leapfrog_steps: tf.Tensor  # The best range (fewest, most), [2] int32.
+  num_steps: tf.Tensor  # Adapting steps, including the scale search, [] int32.
+  num_taken: tf.Tensor  # Leapfrog steps of the adapting steps, [] int32.
+  time: tf.Tensor  # Steps learned from, [].
+  next_review: tf.Tensor  # `time` at which the range is chosen next, [].
+  moments: running_moments.Moments  # Moments of states.
+  means: tf.Tensor  # Means of the functions of the states, [2, d].
+  squares: tf.Tensor  # Means of the squared functions, [2, d].
+  # Sum of the weights of the trajectories of each length, [n].
+  weights: tf.Tensor
+  # Weighted sums of half the mean squared jumps, [n, 2, d].
+  jumps: tf.Tensor
 
-  __slots__ = ()
   merge_rules = dict(time=merging.largest, next_review=merging.largest)
 
 
@@ -102,7 +86,7 @@ def start(num_leapfrog_steps, most, rows, is_finite):
     num_steps=tf.zeros([], tf.int32),
     num_taken=tf.zeros([], tf.int32),
     time=zero,
-    next_review=tf.constant(_FIRST_REVIEW, rows.dtype),
+    next_review=tf.constant(FIRST_REVIEW, rows.dtype),
     moments=running_moments.start(rows, is_finite),
     means=none,
     squares=none,
@@ -132,7 +116,7 @@ def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
   """
   rows, is_finite = _masked(places[-1], is_finite)
   time = lengths.time + tf.cast(~is_searching, rows.dtype)
-  weight = _GAIN / (time + _GAIN)
+  weight = GAIN / (time + GAIN)
   moments = running_moments.add(lengths.moments, rows, is_finite, weight)
   before, after, now = (
     _functions(moments, states) for states in (*places[:2], rows)
@@ -177,13 +161,13 @@ def choose(lengths, event_sum, step, num_adaptation_steps, settled):
 
   def review(best, next_review):
     found, is_good = _best(lengths, event_sum)
-    return tf.where(is_good, found, best), _GROWTH * next_review
+    return tf.where(is_good, found, best), GROWTH * next_review
 
   best, next_review = control_flow.apply_if(
     is_due, review, lengths.num_leapfrog_steps, lengths.next_review
   )
   longest = tf.minimum(
-    tf.maximum(_EXPLORED * best[1], _LEAST_EXPLORED), lengths.weights.shape[0]
+    tf.maximum(EXPLORED * best[1], LEAST_EXPLORED), lengths.weights.shape[0]
   )
   explores = is_open & tf.equal(step % 2, 0)
   drawn = adaptation_base.choose(explores, tf.stack([1, longest]), best)
@@ -197,7 +181,7 @@ def choose(lengths, event_sum, step, num_adaptation_steps, settled):
 
 def num_steps_settled(step, num_adaptation_steps):
   """Returns the number of steps since the range became final; else negative."""
-  return step - int(_LAST_REVIEW * num_adaptation_steps)
+  return step - int(LAST_REVIEW * num_adaptation_steps)
 
 
 def rates(correlations, fewest, most):
@@ -206,9 +190,9 @@ def rates(correlations, fewest, most):
   `correlations` are 1 - r_i(l) for l = 1, ..., n, [n, ...]. `fewest` and `most`
   are a and b, ints [num_ranges].
   """
-  change = tf.tensordot(
-    _shares(fewest, most, correlations), correlations, axes=1
-  )
+  weights = shares(fewest, most, correlations.shape[0])
+  weights = tf.constant(weights, correlations.dtype)
+  change = tf.tensordot(weights, correlations, axes=1)
   shape = [-1] + [1] * (correlations.shape.rank - 1)
   cost = np.reshape((most + fewest) / 2.0, shape)
   # Noise must not give a correlation of 1 or -1.
@@ -218,7 +202,8 @@ def rates(correlations, fewest, most):
 
 def _best(lengths, event_sum):
   """Returns the best range, [2] int32, and whether any range has a score."""
-  fewest, most = _ranges(lengths.weights.shape[0])
+  num_lengths = lengths.weights.shape[0]
+  fewest, most = ranges(num_lengths)
   variance = lengths.squares - lengths.means**2
   # Coordinates that never move are left out.
   is_alive = variance > 0.0
@@ -235,20 +220,20 @@ def _best(lengths, event_sum):
   level = tf.reduce_sum(pairs * jumps, axis=0) / tf.where(
     total > 0.0, total, 1.0
   )
-  jumps = (pairs * jumps + _PRIOR_PAIRS * level * mean) / (pairs + _PRIOR_PAIRS)
+  jumps = (pairs * jumps + PRIOR_PAIRS * level * mean) / (pairs + PRIOR_PAIRS)
   scores = _scores(rates(jumps, fewest, most), is_alive, event_sum)
   # Every length of a range must have been tried.
   is_tried = tf.cast(lengths.weights > 0.0, jumps.dtype)
-  tried = tf.linalg.matvec(_shares(fewest, most, is_tried), is_tried)
-  is_known = tried > 1.0 - 0.5 / lengths.weights.shape[0]
+  means = tf.constant(shares(fewest, most, num_lengths), jumps.dtype)
+  is_known = tf.linalg.matvec(means, is_tried) > 1.0 - 0.5 / num_lengths
   scores = tf.where(
     is_known & tf.math.is_finite(scores), scores, scores.dtype.max
   )
   # `argmin` would take XLA as long to compile as all lines above.
   least = tf.reduce_min(scores)
-  ranges = tf.stack([fewest, most], axis=-1)
+  both = tf.stack([fewest, most], axis=-1)
   best = tf.reduce_max(
-    tf.where(scores[:, tf.newaxis] <= least, ranges, 0), axis=0
+    tf.where(scores[:, tf.newaxis] <= least, both, 0), axis=0
   )
   is_good = (least < scores.dtype.max) & (coordinates[0, 0] > 0.0)
   return best, is_good
@@ -261,13 +246,13 @@ def _scores(rates_of_ranges, is_alive, event_sum):
   so that no power overflows.
   """
   inverse = tf.where(is_alive, 1.0 / rates_of_ranges, 0.0)
-  unit = event_sum(tf.reduce_sum(inverse**_COARSE_ORDER, axis=1))
-  unit = tf.maximum(unit, 1.0) ** (1.0 / _COARSE_ORDER)
-  powers = (inverse / unit[:, tf.newaxis, tf.newaxis]) ** _ORDER
-  return unit * event_sum(tf.reduce_sum(powers, axis=1)) ** (1.0 / _ORDER)
+  unit = event_sum(tf.reduce_sum(inverse**COARSE_ORDER, axis=1))
+  unit = tf.maximum(unit, 1.0) ** (1.0 / COARSE_ORDER)
+  powers = (inverse / unit[:, tf.newaxis, tf.newaxis]) ** ORDER
+  return unit * event_sum(tf.reduce_sum(powers, axis=1)) ** (1.0 / ORDER)
 
 
-def _ranges(most):
+def ranges(most):
   """Returns a and b of all ranges to choose from, two int32 arrays."""
   ends = np.arange(1, most + 1, dtype=np.int32)
   return (
@@ -276,12 +261,12 @@ def _ranges(most):
   )
 
 
-def _shares(fewest, most, rows):
+def shares(fewest, most, num_lengths):
   """Returns the weights of the mean over each range, [num_ranges, n]."""
-  ends = np.arange(1, rows.shape[0] + 1)
+  ends = np.arange(1, num_lengths + 1)
   fewest, most = fewest[:, np.newaxis], most[:, np.newaxis]
   is_inside = (fewest <= ends) & (ends <= most)
-  return tf.constant(is_inside / (most - fewest + 1.0), rows.dtype)
+  return is_inside / (most - fewest + 1.0)
 
 
 def _masked(rows, is_finite):
@@ -295,4 +280,4 @@ def _functions(moments, rows):
   is_alive = moments.spread > 0.0
   scale = tf.math.rsqrt(tf.where(is_alive, moments.spread, 1.0))
   z = (rows - moments.mean) * scale
-  return tf.stack([z, tf.minimum(z**2, _LARGEST_SQUARE)])
+  return tf.stack([z, tf.minimum(z**2, LARGEST_SQUARE)])

@@ -15,6 +15,7 @@ from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.posterior.model import data
+from tfp_adaptive.posterior.model import kinds
 from tfp_adaptive.posterior.model import support_of_data
 
 tfd = tfp.distributions
@@ -122,33 +123,19 @@ def _children(model, names):
 
   The graph of the parts' densities shows the dependence; nothing is computed.
   """
-  shapes, dtypes = (
-    dict(zip(names, data.in_order(structure)[1]))
-    for structure in (model.event_shape, model.dtype)
-  )
-  children = {name: set() for name in names}
 
   def look(values):
-    laws, _ = model.sample_distributions(
-      seed=(0, 1), value=tfp_private.by_name(model, values)
-    )
-    for name, law in zip(names, data.in_order(laws)[1]):
+    children = {name: set() for name in names}
+    laws = kinds.parts(model, tfp_private.by_name(model, values))
+    for name, law in zip(names, laws):
       above = support_of_data.ancestors(law.log_prob(values[name]))
       for other in set(names) - {name}:
         leaves = tf.nest.flatten(values[other])
         if any(leaf.op in above for leaf in leaves):
           children[other].add(name)
-    custom_gradient.let_go(tf.compat.v1.get_default_graph())
-    return tf.zeros([])
+    return children
 
-  specs = {
-    name: tf.nest.map_structure(tf.TensorSpec, shapes[name], dtypes[name])
-    for name in names
-  }
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore', UserWarning)  # About slow seeded draws.
-    tf.function(look, autograph=False).get_concrete_function(specs)
-  return children
+  return custom_gradient.in_graph(look, kinds.specs(model, names))
 
 
 def _check_shapes(model, names, given):
@@ -186,10 +173,8 @@ def log_likelihood(model, unknowns, observed, of=None):
 
   def evaluate(index, values):
     del index
-    laws, _ = model.sample_distributions(
-      seed=(0, 1), value=tfp_private.by_name(model, {**values, **observed})
-    )
-    laws = dict(zip(names, data.in_order(laws)[1]))
+    value = tfp_private.by_name(model, {**values, **observed})
+    laws = dict(zip(names, kinds.parts(model, value)))
     return {n: _pointwise(laws[n], observed[n]) for n in of or observed}
 
   return _for_each(evaluate, unknowns)
@@ -244,8 +229,7 @@ def _pointwise(law, value, num_front=0):
   """
   if isinstance(law, tfd.JointDistribution):
     names, _ = data.parts_and_events(law)
-    laws, _ = law.sample_distributions(seed=(0, 1), value=value)
-    parts = zip(names, data.in_order(laws)[1], data.in_order(value)[1])
+    parts = zip(names, kinds.parts(law, value), data.in_order(value)[1])
     return {name: _pointwise(inner, part) for name, inner, part in parts}
   if isinstance(law, tfd.Independent):
     return _pointwise(law.distribution, value, num_front)
@@ -257,13 +241,6 @@ def _pointwise(law, value, num_front=0):
   inner = law.distribution
   begin, to = num_front, num_front + inner.batch_shape.rank
   end = len(value.shape) - inner.event_shape.rank
-  value = _swapped(value, begin, to, end)
+  value = support_of_data.swapped(value, begin, to, end)
   found = _pointwise(inner, value, begin + end - to)
-  return _swapped(found, begin, begin + end - to, end)
-
-
-def _swapped(value, begin, to, end):
-  """Swaps two adjacent blocks of axes, [begin, to) and [to, end)."""
-  axes = list(range(len(value.shape)))
-  order = axes[:begin] + axes[to:end] + axes[begin:to] + axes[end:]
-  return tf.transpose(value, order)
+  return support_of_data.swapped(found, begin, begin + end - to, end)

@@ -1,6 +1,6 @@
 """Natural gradient steps for B = [[U, G], [0, S]]; see `row_step`."""
 
-import collections
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -9,12 +9,13 @@ from tfp_adaptive.preconditioners import markov_path
 from tfp_adaptive.preconditioners import row_step
 
 
-class Arrow(
-  collections.namedtuple('Arrow', ['diag', 'upper', 'cross', 'corner'])
-):
-  """Entries b [T], u [T - 1], G [T, k] and triangular S [k, k] of B."""
+class Arrow(NamedTuple):
+  """The entries of B."""
 
-  __slots__ = ()
+  diag: tf.Tensor  # b, [T].
+  upper: tf.Tensor  # u, [T - 1].
+  cross: tf.Tensor  # G, [T, k].
+  corner: tf.Tensor  # S, triangular, [k, k].
 
   @property
   def bands(self):

@@ -1,11 +1,10 @@
 """Diagonal plus low-rank scale factor: C = D (I + U U^T)."""
 
-import collections
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive.core import merging
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import shown
 from tfp_adaptive.core.tfp_private import prefer_static as ps
@@ -19,13 +18,11 @@ _PAIRS_PER_COLUMN = 64  # Pairs (state, gradient) in the history.
 _NUM_ITERATIONS = 4  # Steps of the power iteration.
 
 
-class LowRankParams(
-  merging.Merging,
-  collections.namedtuple('LowRankParams', ['scales', 'columns']),
-):
-  """Params, or a tangent: scales c [d] and columns U [d, rank]."""
+class LowRankParams(NamedTuple):
+  """Params, or a tangent."""
 
-  __slots__ = ()
+  scales: tf.Tensor  # c, [d].
+  columns: tf.Tensor  # U, [d, rank].
 
   @classmethod
   def merged(cls, parts, before):

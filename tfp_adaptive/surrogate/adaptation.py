@@ -7,7 +7,8 @@ adapting steps there is no fit, so that the step size settles.
 Source: Strathmann et al. (2015), Algorithm 1, https://arxiv.org/abs/1506.02564.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -46,34 +47,21 @@ _FOR_FAR_STARTS = 'kernel_exponential_family_lite'
 _SWEEPS = 3  # Fits to given draws. Each fit searches around the previous one.
 
 
-class ScoreMatchingAdaptationResults(
-  merging.Merging,
-  collections.namedtuple(
-    'ScoreMatchingAdaptationResults',
-    [
-      'inner_results',
-      'history',
-      'step',
-      'num_fits',
-      'num_failed_fits',
-      'mean_accept_prob',
-    ],
-  ),
-):
-  """Results of `ScoreMatchingAdaptation`.
+class ScoreMatchingAdaptationResults(NamedTuple):
+  """Results of `ScoreMatchingAdaptation`."""
 
-  Attributes:
-    inner_results: Results of the inner kernel; its innermost `surrogate_params`
-      and `preconditioner_params` are learned.
-    history: `History` of past states, [n, d].
-    step: Steps taken, [] int32.
-    num_fits: Fits of the surrogate that were used, [] int32.
-    num_failed_fits: Fits and updates that were not finite, [] int32.
-    mean_accept_prob: Mean over chains of the acceptance probability in the last
-      adapting step, [].
-  """
+  # Results of the inner kernel; their innermost `surrogate_params` and
+  # `preconditioner_params` are learned.
+  inner_results: Any
+  history: history_lib.History  # Past states, [n, d].
+  step: tf.Tensor  # Steps taken, [] int32.
+  num_fits: tf.Tensor  # Fits of the surrogate that were used, [] int32.
+  # Fits and updates that were not finite, [] int32.
+  num_failed_fits: tf.Tensor
+  # Mean over chains of the acceptance probability in the last adapting step,
+  # [].
+  mean_accept_prob: tf.Tensor
 
-  __slots__ = ()
   merge_rules = dict(num_fits=merging.largest, num_failed_fits=merging.counted)
 
 
@@ -115,13 +103,8 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
         '`tfpa.proposals.UncalibratedSurrogateHamiltonian` in '
         f'`tfpa.MetropolisHastings`; got {type(inner_kernel).__name__}.'
       )
-    self._parameters = dict(
-      inner_kernel=inner_kernel,
-      num_adaptation_steps=num_adaptation_steps,
-      history=_check_history(history),
-      learn_momentum_scale=learn_momentum_scale,
-      name=name,
-    )
+    history = _check_history(history)
+    self._keep(locals())
 
   @property
   def proposal(self):

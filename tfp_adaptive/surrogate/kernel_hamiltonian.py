@@ -159,7 +159,6 @@ Move = collections.namedtuple('Move', ['has_walked', 'displacement'])
 
 
 class SurrogateHamiltonianResults(
-  merging.Merging,
   collections.namedtuple(
     'SurrogateHamiltonianResults',
     (*proposal.ProposalResults._fields, 'surrogate_params', 'walk_params'),

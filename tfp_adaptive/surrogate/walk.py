@@ -11,7 +11,8 @@ Sources: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm;
 Andrieu and Thoms (2008), Algorithm 4, for the scale by acceptance.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -32,25 +33,17 @@ _LARGEST_SHARE = 0.9  # Some steps always follow f, to see if f has improved.
 _SHARPNESS = 4.0  # Exponent of the jumps in the share.
 
 
-class Walk(
-  collections.namedtuple(
-    'Walk',
-    ['share', 'step_size', 'factor_params', 'variances', 'earned', 'counts'],
-  )
-):
-  """The distribution of random-walk steps, shared by chains.
+class Walk(NamedTuple):
+  """The distribution of random-walk steps, shared by chains."""
 
-  Attributes:
-    share: Probability of a random-walk step, [].
-    step_size: s, [].
-    factor_params: Params of C, in the structure of `walk_preconditioner`.
-    variances: Variances of the coordinates, the units of jumps, [d].
-    earned: Mean accepted squared jumps since the last fit, of steps that follow
-      the surrogate and of random-walk steps, [2].
-    counts: Number of steps in each of these means, [2].
-  """
-
-  __slots__ = ()
+  share: tf.Tensor  # Probability of a random-walk step, [].
+  step_size: tf.Tensor  # s, [].
+  factor_params: Any  # Params of C, in the structure of `walk_preconditioner`.
+  variances: tf.Tensor  # Variances of coordinates, the units of jumps, [d].
+  # Mean accepted squared jumps since the last fit, of steps that follow the
+  # surrogate and of random-walk steps, [2].
+  earned: tf.Tensor
+  counts: tf.Tensor  # Number of steps in each of these means, [2].
 
 
 def start(share, step_size, noise, factor_params):

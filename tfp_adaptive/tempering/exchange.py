@@ -13,7 +13,8 @@ Source: Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), Non-reversible
 parallel tempering, https://arxiv.org/abs/1905.02939.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -22,39 +23,30 @@ from tfp_adaptive.core import random
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 
-class Densities(
-  collections.namedtuple(
-    'Densities',
-    ['target', 'grads_target', 'reference', 'grads_reference'],
-  )
-):
+class Densities(NamedTuple):
   """Log densities at the states of all replicas, and their gradients.
 
   Both densities are kept, because log pi - log p_ref is infinite where only one
-  of them is zero.
-
-  Attributes:
-    target: log pi, [num_replicas, chains...].
-    grads_target: Gradient of log pi, in the structure of the states; `[]` if
-      the kernel uses none.
-    reference: log p_ref, [num_replicas, chains...]; `[]` if log p_ref = 0.
-    grads_reference: Gradient of log p_ref; `[]` if log p_ref = 0.
+  of them is zero. If log p_ref = 0, the last two fields are `[]`.
   """
 
-  __slots__ = ()
+  target: tf.Tensor  # log pi, [num_replicas, chains...].
+  # Gradient of log pi, in the structure of the states; `[]` if the kernel uses
+  # none.
+  grads_target: Any
+  reference: Any  # log p_ref, [num_replicas, chains...].
+  grads_reference: Any  # Gradient of log p_ref.
 
 
-class Journeys(collections.namedtuple('Journeys', ['is_hot', 'num_restarts'])):
-  """Which end, the first or the last replica, each state visited last.
+class Journeys(NamedTuple):
+  """Which end, the first or the last replica, each state visited last."""
 
-  Attributes:
-    is_hot: Whether the state took a step at the last replica after it was at
-      the first, [num_replicas, chains...] bool.
-    num_restarts: How many states came from the last replica to the first one,
-      [chains...] int32.
-  """
-
-  __slots__ = ()
+  # Whether the state took a step at the last replica after it was at the first,
+  # [num_replicas, chains...] bool.
+  is_hot: tf.Tensor
+  # How many states came from the last replica to the first one, [chains...]
+  # int32.
+  num_restarts: tf.Tensor
 
 
 def expand(values, like):

@@ -152,15 +152,7 @@ class ReplicaExchange(kernel_base.Kernel):
     if reference is not None:
       replicas.check_reference(reference)
     stochastic_target.check(target_log_prob_fn, None)
-    self._parameters = dict(
-      target_log_prob_fn=target_log_prob_fn,
-      make_kernel_fn=make_kernel_fn,
-      inverse_temperatures=inverse_temperatures,
-      num_adaptation_steps=num_adaptation_steps,
-      reference=reference,
-      learned=learned,
-      name=name,
-    )
+    self._keep(locals())
     replicas.check_kernel(self._kernel_at(1.0))
 
   @property

@@ -1,6 +1,7 @@
 """Results of `ReplicaExchange`: states, temperatures and exchanges so far."""
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -8,44 +9,32 @@ from tfp_adaptive.core import merging
 from tfp_adaptive.tempering import exchange
 
 
-class ReplicaExchangeResults(
-  merging.Merging,
-  collections.namedtuple(
-    'ReplicaExchangeResults',
-    [
-      'target_log_prob',
-      'is_accepted',
-      'log_accept_ratio',
-      'replica_states',
-      'replica_results',
-      'densities',
-      'journeys',
-      'inverse_temperatures',
-      'rejections',
-      'num_exchanges',
-      'step',
-      'seed',
-    ],
-  ),
-):
-  """Results of `ReplicaExchange`.
+class _Fields(NamedTuple):
+  """The fields of `ReplicaExchangeResults`."""
 
-  Attributes:
-    target_log_prob: Log density of the target at the state, [chains...].
-    is_accepted: Whether the first replica's own step was accepted, [chains...].
-    log_accept_ratio: Log ratio of that step, [chains...].
-    replica_states: States of all replicas, [num_replicas, chains..., event...].
-    replica_results: Results of the replicas' kernels, [num_replicas, ...] each.
-    densities: `Densities` of target and reference at the states.
-    journeys: `Journeys`.
-    inverse_temperatures: b, [num_replicas].
-    rejections: Share of rejected exchanges of each pair of neighbors, summed
-      over all passes of exchanges since b was set, [num_replicas - 1].
-    num_exchanges: Number of passes since b was set in which each pair tried an
-      exchange, [num_replicas - 1].
-    step: Steps taken, [] int32.
-    seed: [2] int32.
-  """
+  target_log_prob: tf.Tensor  # Log density of the target, [chains...].
+  # Whether the first replica's own step was accepted, [chains...] bool, and
+  # the log ratio of that step, [chains...].
+  is_accepted: tf.Tensor
+  log_accept_ratio: tf.Tensor
+  replica_states: Any  # [num_replicas, chains..., event...].
+  replica_results: Any  # Results of their kernels, [num_replicas, ...] each.
+  densities: exchange.Densities  # At the states.
+  journeys: exchange.Journeys
+  inverse_temperatures: tf.Tensor  # b, [num_replicas].
+  # Share of rejected exchanges of each pair of neighbors, summed over all
+  # passes of exchanges since b was set, [num_replicas - 1].
+  rejections: tf.Tensor
+  # Number of passes since b was set in which each pair tried an exchange,
+  # [num_replicas - 1].
+  num_exchanges: tf.Tensor
+  step: tf.Tensor  # Steps taken, [] int32.
+  seed: tf.Tensor  # [2] int32.
+
+
+# A NamedTuple cannot replace `_replace` itself.
+class ReplicaExchangeResults(_Fields):
+  """Results of `ReplicaExchange`."""
 
   __slots__ = ()
   merge_rules = dict(replica_results=merging.stacked)

@@ -9,7 +9,7 @@ Source: the divergence is that of Seyboldt, Carlson and Carpenter (2026),
 https://arxiv.org/abs/2603.18845.
 """
 
-import collections
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +19,6 @@ from tfp_adaptive import interfaces
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import history as history_lib
-from tfp_adaptive.core import merging
 from tfp_adaptive.core import random
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import tfp_private
@@ -34,22 +33,14 @@ _LAST_FIT_BEFORE_LENGTHS = 0.6  # The share if lengths are learned afterwards.
 _SALT = 11  # Separates draws of the history from those of the step.
 
 
-class Statistics(
-  merging.Merging,
-  collections.namedtuple(
-    'Statistics',
-    [
-      'step',
-      'last_fit',
-      'num_fits',
-      'num_failed_fits',
-      'history',
-    ],
-  ),
-):
+class Statistics(NamedTuple):
   """History of pairs, and times of fits, which are the same for all shards."""
 
-  __slots__ = ()
+  step: tf.Tensor  # [], of the dtype of the states, like `last_fit`.
+  last_fit: tf.Tensor
+  num_fits: tf.Tensor  # [] int32.
+  num_failed_fits: tf.Tensor  # [] int32.
+  history: history_lib.History
 
 
 class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):

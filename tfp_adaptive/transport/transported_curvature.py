@@ -12,6 +12,7 @@ https://arxiv.org/abs/2110.14625.
 """
 
 import collections
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -21,10 +22,11 @@ from tfp_adaptive.linear import log_det
 _Scaling = collections.namedtuple('_Scaling', ['apply', 'apply_adjoint'])
 
 
-class Point(collections.namedtuple('Point', ['position', 'gradient'])):
-  """q and the gradient of log pi at q, constants, [chains..., d]."""
+class Point(NamedTuple):
+  """A position and the gradient of log pi there, constants."""
 
-  __slots__ = ()
+  position: tf.Tensor  # q, [chains..., d].
+  gradient: tf.Tensor  # [chains..., d].
 
 
 def estimate(

@@ -9,47 +9,33 @@ Source: Hirt, Titsias and Dellaportas (2021), Appendix C,
 https://arxiv.org/abs/2110.14625.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 
 
-class Trajectory(
-  collections.namedtuple(
-    'Trajectory', ['start', 'gradients', 'midpoint', 'num_steps']
-  )
-):
-  """What a replay needs of a trajectory of L steps.
+class Trajectory(NamedTuple):
+  """What a replay needs of a trajectory of L steps."""
 
-  Attributes:
-    start: q before the first step, [chains..., d].
-    gradients: Gradients of the log target after steps 1, ..., L,
-      [L, chains..., d]; `[]` if nothing is replayed.
-    midpoint: q after max(1, floor(L / 2)) steps, [chains..., d].
-    num_steps: L, [] int32.
-  """
-
-  __slots__ = ()
+  start: tf.Tensor  # q before the first step, [chains..., d].
+  # Gradients of the log target after steps 1, ..., L, [L, chains..., d]; `[]`
+  # if nothing is replayed.
+  gradients: Any
+  midpoint: tf.Tensor  # q after max(1, floor(L / 2)) steps, [chains..., d].
+  num_steps: tf.Tensor  # L, [] int32.
 
 
-class End(
-  collections.namedtuple(
-    'End',
-    ['position', 'log_prob', 'gradient', 'log_det', 'kinetic', 'velocity'],
-  )
-):
-  """The end of a trajectory.
+class End(NamedTuple):
+  """The end of a trajectory; pairs are values at the end and at the start."""
 
-  Attributes:
-    position: q, [chains..., d].
-    log_prob: Log target at q, [chains...]; in a replay, its linear part.
-    gradient: Gradient of the log target at q, [chains..., d].
-    log_det: log |det Df| at the end and at the start, a pair of [chains...].
-    kinetic: 1/2 |w|^2 at the end and at the start, a pair of [chains...].
-    velocity: w at the end, [chains..., d].
-  """
-
-  __slots__ = ()
+  position: tf.Tensor  # q, [chains..., d].
+  # Log target at q, [chains...]; in a replay, its linear part.
+  log_prob: tf.Tensor
+  gradient: tf.Tensor  # Gradient of the log target at q, [chains..., d].
+  log_det: tuple[tf.Tensor, tf.Tensor]  # log |det Df|, a pair of [chains...].
+  kinetic: tuple[tf.Tensor, tf.Tensor]  # 1/2 |w|^2, a pair of [chains...].
+  velocity: tf.Tensor  # w at the end, [chains..., d].
 
   @property
   def correction(self):

@@ -8,7 +8,7 @@ Source: Pasarica and Gelman (2010), Adaptively scaling the Metropolis algorithm
 using expected squared jumped distance, Statistica Sinica 20.
 """
 
-import collections
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -19,18 +19,13 @@ from tfp_adaptive.core import shown
 _SMOOTHING = 0.99  # Weight of the past in the moving mean.
 
 
-class JumpDistanceState(
-  collections.namedtuple('JumpDistanceState', ['moving_distance', 'is_first'])
-):
-  """State of the criteria that measure the jump distance.
+class JumpDistanceState(NamedTuple):
+  """State of the criteria that measure the jump distance."""
 
-  Attributes:
-    moving_distance: Exponentially weighted mean of the squared jump distance,
-      [], units of the state squared.
-    is_first: [] bool, whether the mean distance was 0 in all steps so far.
-  """
-
-  __slots__ = ()
+  # Exponentially weighted mean of the squared jump distance, [], units of the
+  # state squared.
+  moving_distance: tf.Tensor
+  is_first: tf.Tensor  # Whether that mean was 0 in all steps so far, [] bool.
 
 
 @shown.remembers_call

@@ -11,7 +11,7 @@ Hirt, Titsias and Dellaportas (2021), Algorithm 1 and Appendix A.2,
 https://arxiv.org/abs/2110.14625.
 """
 
-import collections
+from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -31,34 +31,20 @@ _PENALTY_SLACK = 0.05  # Mean penalty that the default rules accept.
 _SMALLEST_SLOPE = 0.1  # Least entropy slope in the denominator of beta.
 
 
-class GeneralizedSpeedMeasureState(
-  merging.Merging,
-  collections.namedtuple(
-    'GeneralizedSpeedMeasureState',
-    [
-      'entropy_weight',
-      'value_slope',
-      'entropy_slope',
-      'accept_excess',
-      'scale_force',
-      'penalty',
-      'num_updates',
-    ],
-  ),
-):
-  """State of the criterion; [] Tensors of the dtype of the state.
+class GeneralizedSpeedMeasureState(NamedTuple):
+  """State of the criterion; [] Tensors of the dtype of the state."""
 
-  Attributes:
-    entropy_weight: beta.
-    value_slope: Running mean of d value / d log scale, per coordinate.
-    entropy_slope: Running mean of d entropy / d log scale, per coordinate.
-    accept_excess: Running mean of the acceptance minus its target.
-    scale_force: Wanted change of the log scale, before the learning rate.
-    penalty: State of the penalty; `[]` without a penalty.
-    num_updates: Updates since the first scale was found.
-  """
+  entropy_weight: tf.Tensor  # beta.
+  # Running means of d value / d log scale and d entropy / d log scale, per
+  # coordinate.
+  value_slope: tf.Tensor
+  entropy_slope: tf.Tensor
+  accept_excess: tf.Tensor  # Running mean of the acceptance minus its target.
+  # Wanted change of the log scale, before the learning rate.
+  scale_force: tf.Tensor
+  penalty: Any  # State of the penalty; `[]` without a penalty.
+  num_updates: tf.Tensor  # Updates since the first scale was found.
 
-  __slots__ = ()
   merge_rules = dict(num_updates=merging.largest)
 
 

@@ -61,17 +61,9 @@ class CompiledEngine:
       # The verdict reports what these warnings would say.
       warnings.simplefilter('ignore', UserWarning)
       try:
-        found = driver.sample_until(
-          run.seconds_left,
-          self.kernel,
-          self.states,
-          num_draws,
-          seed=self.seed,
-          block_size=num_draws,
-          jit_compile=self.with_xla,
-          reports=run.reports,
-          checkpoint_dir=run.folder,
-        )
+        given = self._arguments(num_draws, self.seed)
+        given = given._replace(checkpoint_dir=run.folder)
+        found = driver.sample_until(run.seconds_left, given)
         seconds, cut_by = found.seconds['sampling'] / num_draws, ''
         self.num_steps = self.num_adaptation_steps
       except driver.Cut as cut:
@@ -83,22 +75,25 @@ class CompiledEngine:
 
   def draw(self, num_draws, steps_per_draw, number):
     """Continues the chains; returns the `Recorded` draws."""
+    # Calls have numbers from 1. Negative numbers give noise that differs from
+    # that of `start`.
+    given = self._arguments(num_draws, random.fold_in(self.seed, -number))
+    given = given._replace(num_steps_between_results=steps_per_draw - 1)
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', UserWarning)
-      found = driver.sample_more(
-        self.kernel,
-        # Calls have numbers from 1. Negative numbers give noise that differs
-        # from that of `start`.
-        driver.Start(
-          self.states, self.results, random.fold_in(self.seed, -number)
-        ),
-        num_draws,
-        steps_per_draw - 1,
-        self._block_size,
-        jit_compile=self.with_xla,
-        reports=self._reports,
-      )
+      found = driver.sample_more(given, self.results)
     return self._taken(found, 0.0, '')
+
+  def _arguments(self, num_draws, seed):
+    return driver.Arguments(
+      self.kernel,
+      self.states,
+      num_draws,
+      seed=seed,
+      block_size=self._block_size,
+      jit_compile=self.with_xla,
+      reports=self._reports,
+    )
 
   def to_saved(self):
     """Returns JSON values and arrays, for `load`."""

@@ -7,18 +7,12 @@ for compiled kernels.
 import numpy as np
 
 from tfp_adaptive.linear import kept_momentum
+from tfp_adaptive.linear import trajectory_length as rule
 from tfp_adaptive.posterior.engines import kept
 
 FIRST, MOST = (1, 5), 32
-_GAIN = 2.0  # A step t has the weight gain / (t + gain) in the moments.
-_LARGEST_SQUARE = 9.0  # Bound of squares, in variances.
-_ORDER, _COARSE_ORDER = 16, 4
-_PRIOR_PAIRS = 10.0  # Weight of the mean over coordinates in a mean jump.
-_FIRST_REVIEW, _GROWTH = 20.0, 1.1  # Step of the first review, and growth.
-# Every other step draws its length from 1 to max(2 b, 6), where b is the
-# longest length of the best range.
-_EXPLORED, _LEAST_EXPLORED = 2, 6
-_LAST_REVIEW = 0.8  # Share of the adaptation after which the range is fixed.
+_RANGES = rule.ranges(MOST)
+_SHARES = rule.shares(*_RANGES, MOST)
 
 
 class Lengths(kept.Kept):
@@ -53,7 +47,7 @@ class Lengths(kept.Kept):
   def restart(self, places):
     """Starts again in other coordinates; keeps the range."""
     size = places.shape[1]
-    self._time, self._next_review = 0.0, _FIRST_REVIEW
+    self._time, self._next_review = 0.0, rule.FIRST_REVIEW
     self._mean, self._variance = np.mean(places, axis=0), np.zeros([size])
     self._means, self._squares = np.zeros([2, 2, size])
     self._weights, self._jumps = np.zeros([MOST]), np.zeros([MOST, 2, size])
@@ -68,7 +62,7 @@ class Lengths(kept.Kept):
     self.num_steps += 1
     self.num_taken += num_steps
     self._time += not is_searching
-    weight = _GAIN / (self._time + _GAIN)
+    weight = rule.GAIN / (self._time + rule.GAIN)
     self._add_moments(now, weight)
     before, after, now = map(self._functions, (before, after, now))
     jumps = accept_prob[:, np.newaxis] * (after - before) ** 2
@@ -84,7 +78,7 @@ class Lengths(kept.Kept):
     """Changes to the best range if a review is due after a step."""
     is_open = _is_open(step, num_adaptation_steps)
     if is_open and self._time >= self._next_review:
-      self._next_review *= _GROWTH
+      self._next_review *= rule.GROWTH
       self._choose()
 
   @property
@@ -107,7 +101,7 @@ class Lengths(kept.Kept):
       return self.settled
     if step == 0 or step % 2 == 1:
       return self.best
-    longest = max(_EXPLORED * self.best[1], _LEAST_EXPLORED)
+    longest = max(rule.EXPLORED * self.best[1], rule.LEAST_EXPLORED)
     return 1, min(longest, MOST)
 
   def share_kept(self, length, step, num_adaptation_steps):
@@ -128,7 +122,7 @@ class Lengths(kept.Kept):
     is_alive = self._variance > 0.0
     scale = np.sqrt(np.where(is_alive, self._variance, 1.0))
     z = (rows - self._mean) / scale
-    return np.stack([z, np.minimum(z**2, _LARGEST_SQUARE)])
+    return np.stack([z, np.minimum(z**2, rule.LARGEST_SQUARE)])
 
   def _choose(self):
     """Changes to the best range, if one is known."""
@@ -146,43 +140,29 @@ class Lengths(kept.Kept):
     pairs = weights / self._time
     total = np.sum(pairs * mean, axis=0)
     level = np.sum(pairs * jumps, axis=0) / np.where(total > 0.0, total, 1.0)
-    jumps = pairs * jumps + _PRIOR_PAIRS * level * mean
-    jumps = jumps / (pairs + _PRIOR_PAIRS)
-    fewest, most, shares = _RANGES
-    scores = _scores(_rates(jumps, fewest, most, shares), is_alive)
+    jumps = pairs * jumps + rule.PRIOR_PAIRS * level * mean
+    jumps = jumps / (pairs + rule.PRIOR_PAIRS)
+    scores = _scores(_rates(jumps), is_alive)
     # Every length of a range must have been tried.
-    is_known = shares @ (self._weights > 0.0) > 1.0 - 0.5 / MOST
+    is_known = _SHARES @ (self._weights > 0.0) > 1.0 - 0.5 / MOST
     scores = np.where(is_known & np.isfinite(scores), scores, np.inf)
     best = np.flatnonzero(scores == np.min(scores))[-1]
     if np.isfinite(scores[best]) and count[0, 0]:
-      self.best = np.array([fewest[best], most[best]])
+      self.best = np.array([ends[best] for ends in _RANGES], int)
 
 
 def _is_open(step, num_adaptation_steps):
   """Whether lengths are still learned at a step."""
-  return step < int(_LAST_REVIEW * num_adaptation_steps)
+  return step < int(rule.LAST_REVIEW * num_adaptation_steps)
 
 
-def _ranges():
-  """Returns ends a and b of all ranges, and weights of means over a, ..., b."""
-  ends = np.arange(1, MOST + 1)
-  fewest = np.concatenate([np.ones_like(ends), ends[1:] // 2 + 1])
-  most = np.concatenate([ends, ends[1:]])
-  first, last = fewest[:, np.newaxis], most[:, np.newaxis]
-  is_inside = (first <= ends) & (ends <= last)
-  return fewest, most, is_inside / (last - first + 1.0)
-
-
-_RANGES = _ranges()
-
-
-def _rates(correlations, fewest, most, shares):
+def _rates(correlations):
   """Returns the effective draws per gradient e_i of ranges, [num_ranges, 2, d].
 
   `correlations` are 1 - r_i for each length, [lengths, 2, d].
   """
-  change = np.tensordot(shares, correlations, axes=1)
-  cost = ((most + fewest) / 2.0)[:, np.newaxis, np.newaxis]
+  change = np.tensordot(_SHARES, correlations, axes=1)
+  cost = (sum(_RANGES) / 2.0)[:, np.newaxis, np.newaxis]
   # The bounds keep noise from giving a correlation of 1 or -1.
   change = np.clip(change, 1e-4, 1.99)
   return change / (2.0 - change) / cost
@@ -191,7 +171,7 @@ def _rates(correlations, fewest, most, shares):
 def _scores(rates, is_alive):
   """Returns 1 / (mean of the rates of order -16), up to a constant factor."""
   inverse = np.where(is_alive, 1.0 / rates, 0.0)
-  unit = np.sum(inverse**_COARSE_ORDER, axis=(1, 2)) ** (1.0 / _COARSE_ORDER)
-  unit = np.maximum(unit, 1.0)
-  powers = (inverse / unit[:, np.newaxis, np.newaxis]) ** _ORDER
-  return unit * np.sum(powers, axis=(1, 2)) ** (1.0 / _ORDER)
+  powers = np.sum(inverse**rule.COARSE_ORDER, axis=(1, 2))
+  unit = np.maximum(powers ** (1.0 / rule.COARSE_ORDER), 1.0)
+  powers = (inverse / unit[:, np.newaxis, np.newaxis]) ** rule.ORDER
+  return unit * np.sum(powers, axis=(1, 2)) ** (1.0 / rule.ORDER)

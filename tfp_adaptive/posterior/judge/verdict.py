@@ -34,31 +34,21 @@ SIZES = (
 
 
 class Verdict(NamedTuple):
-  """Results of all checks.
+  """Results of all checks."""
 
-  Attributes:
-    names: Names of the coordinates and 'log density', [d + 1].
-    diagnosis: `convergence.Diagnosis` of coordinates and log density, [d + 1].
-    tails: `tails.Tails` of coordinates.
-    share_diverging: Share of recorded proposals that diverged, see
-      `is_diverging`.
-    where_diverging: Name of the coordinate whose mean changes most where
-      proposals diverge, or ''.
-    most_diverging: The largest share of diverging proposals that passes.
-    failed: Sentences, one for each check that failed.
-    is_brief: Whether there are too few draws to judge.
-    still_chains: Indices of the chains that never moved although others did.
-  """
-
-  names: list
-  diagnosis: convergence.Diagnosis
+  names: list  # Names of the coordinates and 'log density', [d + 1].
+  diagnosis: convergence.Diagnosis  # As `names`, [d + 1] each.
   tails: tails_lib.Tails
+  # Share of recorded proposals that diverged, see `is_diverging`.
   share_diverging: float
+  # Name of the coordinate whose mean changes most where proposals diverge, or
+  # ''.
   where_diverging: str
-  most_diverging: float
-  failed: list
+  most_diverging: float  # Largest share of diverging proposals that passes.
+  failed: list  # Sentences, one for each check that failed.
+  # Indices of the chains that never moved although others did.
   still_chains: tuple = ()
-  is_brief: bool = False
+  is_brief: bool = False  # Whether there are too few draws to judge.
 
   def worst(self, field):
     """Returns (value, name) of the worst coordinate; `None` if all are NaN."""

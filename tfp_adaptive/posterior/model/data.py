@@ -130,18 +130,11 @@ def has_probs(model: Any) -> bool:
 def _parts_whose(model, is_one):
   """Returns the names of the parts for whose distribution `is_one` is true."""
   names, _ = parts_and_events(model)
-  found = set()
 
   def look():
-    laws, _ = model.sample_distributions(seed=(0, 1))
-    pairs = zip(names, in_order(laws)[1])
-    found.update(name for name, law in pairs if is_one(law))
-    return tf.zeros([])
+    return {n for n, law in zip(names, kinds.parts(model)) if is_one(law)}
 
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore', UserWarning)  # About slow seeded draws.
-    tf.function(look, autograph=False).get_concrete_function()
-  return found
+  return custom_gradient.in_graph(look)
 
 
 def _check_laws(model, names, given):
@@ -149,26 +142,17 @@ def _check_laws(model, names, given):
 
   `given` is a dict of name -> leaves (name, event shape, value) of the data.
   """
-  shapes, dtypes = (
-    dict(zip(names, in_order(structure)[1]))
-    for structure in (model.event_shape, model.dtype)
-  )
-  specs = {
-    name: tf.nest.map_structure(tf.TensorSpec, shapes[name], dtypes[name])
-    for name in names
-    if name not in given
-  }
+  specs = kinds.specs(model, names)
+  unknowns = {name: specs[name] for name in names if name not in given}
   inputs, found = {}, {}
 
   def look(*leaves):
-    values = tf.nest.pack_sequence_as(specs, leaves)
+    values = tf.nest.pack_sequence_as(unknowns, leaves)
     inputs.update(values)
     for name, data in given.items():
-      values[name] = _as_tensors(data, shapes[name], dtypes[name])
-    laws, _ = model.sample_distributions(
-      seed=(0, 1), value=tfp_private.by_name(model, values)
-    )
-    for name, law in zip(names, in_order(laws)[1]):
+      values[name] = _as_tensors(data, specs[name])
+    laws = kinds.parts(model, tfp_private.by_name(model, values))
+    for name, law in zip(names, laws):
       data = [leaf[2] for leaf in given[name]] if name in given else None
       found[name] = [
         _look_at(leaf) for leaf in _flat(name, law, values[name], data)
@@ -178,28 +162,28 @@ def _check_laws(model, names, given):
 
   with warnings.catch_warnings():
     warnings.simplefilter('ignore', UserWarning)  # About slow seeded draws.
-    graph = tf.compat.v1.wrap_function(look, tf.nest.flatten(specs))
+    graph = tf.compat.v1.wrap_function(look, tf.nest.flatten(unknowns))
   looks = {name: found[name] for name in names}
   return _check_data(model, graph, inputs, looks, given)
 
 
-def _as_tensors(leaves, shapes, dtypes):
+def _as_tensors(leaves, specs):
   """Returns data in the structure of a part, in its dtypes.
 
   The leaves are [(name, event shape, value)], in the order of the model.
   """
-  if isinstance(shapes, tf.TensorShape):
+  if isinstance(specs, tf.TensorSpec):
     ((_, _, value),) = leaves
-    return _tensor(value, dtypes)
-  names, events = in_order(shapes)
-  sizes = [len(tf.nest.flatten(event)) for event in events]
+    return _tensor(value, specs.dtype)
+  names, inner = in_order(specs)
   parts, begin = [], 0
-  for size, event, dtype in zip(sizes, events, in_order(dtypes)[1]):
-    parts.append(_as_tensors(leaves[begin : begin + size], event, dtype))
-    begin += size
-  if structures.is_namedtuple(shapes):
-    return type(shapes)(*parts)
-  return dict(zip(names, parts)) if names else type(shapes)(parts)
+  for one in inner:
+    end = begin + len(tf.nest.flatten(one))
+    parts.append(_as_tensors(leaves[begin:end], one))
+    begin = end
+  if structures.is_namedtuple(specs):
+    return type(specs)(*parts)
+  return dict(zip(names, parts)) if names else type(specs)(parts)
 
 
 def _tensor(value, dtype):
@@ -224,9 +208,9 @@ def _flat(name, law, value, data):
   if data is None and inner is not law:
     yield _Leaf(name, law, None)  # The wrapper's own map is checked too.
   names, _ = parts_and_events(inner)
-  laws, _ = inner.sample_distributions(seed=(0, 1), value=value)
   begin = 0
-  for part, one, its in zip(names, in_order(laws)[1], in_order(value)[1]):
+  laws = kinds.parts(inner, value)
+  for part, one, its in zip(names, laws, in_order(value)[1]):
     size = len(tf.nest.flatten(its))
     given = None if data is None else data[begin : begin + size]
     begin += size

@@ -67,10 +67,8 @@ def _for_each_chain(model, names, function):
     unknowns = tf.nest.pack_sequence_as(model.event_shape, leaves)
     named, parts = kinds.in_order(unknowns)
     values = {**pins, **dict(zip(named or left, parts))}
-    laws, _ = whole.sample_distributions(
-      seed=(0, 1), value=tfp_private.by_name(whole, values)
-    )
-    return function(dict(zip(names, kinds.in_order(laws)[1])), values)
+    laws = kinds.parts(whole, tfp_private.by_name(whole, values))
+    return function(dict(zip(names, laws)), values)
 
   def of_all(unknowns):
     leaves = tf.nest.flatten(unknowns)
@@ -87,8 +85,7 @@ def _for_each_chain(model, names, function):
 def _is_possible(law, value):
   """Returns whether a value can be drawn: a boolean scalar."""
   if isinstance(law, tfd.JointDistribution):
-    laws, _ = law.sample_distributions(seed=(0, 1), value=value)
-    parts = zip(kinds.in_order(laws)[1], kinds.in_order(value)[1])
+    parts = zip(kinds.parts(law, value), kinds.in_order(value)[1])
     return tf.reduce_all([_is_possible(*part) for part in parts])
   rules = support_of_data.allowed(law, _as_floats(value)).rules
   return tf.reduce_all([tf.reduce_all(rule.mask) for rule in rules])
@@ -101,8 +98,7 @@ def _as_floats(value):
 def _log_prob(law, value, is_inexact):
   """Returns the log density of a part at one value: a scalar."""
   if isinstance(law, tfd.JointDistribution):
-    laws, _ = law.sample_distributions(seed=(0, 1), value=value)
-    parts = zip(kinds.in_order(laws)[1], kinds.in_order(value)[1])
+    parts = zip(kinds.parts(law, value), kinds.in_order(value)[1])
     return tf.add_n([_log_prob(*part, is_inexact) for part in parts])
   law = exact(law) if is_inexact else law
   return tf.reduce_sum(law.log_prob(value))

@@ -4,6 +4,7 @@
 not a composite tensor. The functions here handle such cases.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -71,6 +72,24 @@ def in_order(structure: Any) -> tuple:
   if isinstance(structure, dict):
     return list(structure), list(structure.values())
   return None, list(structure)
+
+
+def parts(model: Any, value: Any = None) -> list:
+  """Returns the distributions of the parts of a joint distribution, in order.
+
+  `value` is a structure of values of the parts, `None` where a part is drawn.
+  """
+  laws, _ = model.sample_distributions(seed=(0, 1), value=value)
+  return in_order(laws)[1]
+
+
+def specs(model: Any, names: Iterable[str]) -> dict:
+  """Returns dict of name -> structure of `tf.TensorSpec` of a part's value."""
+  shapes, dtypes = in_order(model.event_shape)[1], in_order(model.dtype)[1]
+  return {
+    name: tf.nest.map_structure(tf.TensorSpec, shape, dtype)
+    for name, shape, dtype in zip(names, shapes, dtypes)
+  }
 
 
 def unpinned(model: Any) -> tuple[Any, dict]:

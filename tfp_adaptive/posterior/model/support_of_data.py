@@ -106,12 +106,12 @@ def _of_sample(law, value):
   end = value.shape.rank - events
   middle = end - (kinds.rank(law) - events)
   begin = middle - batches
-  found = allowed(inner, _swapped(value, begin, middle, end))
+  found = allowed(inner, swapped(value, begin, middle, end))
   middle = begin + end - middle
-  return found.map(lambda mask: _swapped(mask, begin, middle, end))
+  return found.map(lambda mask: swapped(mask, begin, middle, end))
 
 
-def _swapped(value, begin, middle, end):
+def swapped(value, begin, middle, end):
   """Swaps two adjacent blocks of axes, [begin, middle) and [middle, end)."""
   axes = list(range(value.shape.rank))
   order = axes[:begin] + axes[middle:end] + axes[begin:middle] + axes[end:]

@@ -10,8 +10,9 @@ is bent, means follow products of drivers too. In a path, the precision given
 the drivers is tridiagonal.
 """
 
-import collections
 import functools
+from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -60,27 +61,18 @@ _ENOUGH, _ENOUGH_OF_MAP = 0.5, 0.05
 ACCEPT_PROB = 0.8  # Target acceptance unless proposals diverge.
 
 
-class Choice(
-  collections.namedtuple(
-    'Choice',
-    ['name', 'part', 'losses', 'drivers', 'exponents', 'target_accept_prob'],
-    defaults=({}, (), (), ACCEPT_PROB),
-  )
-):
-  """The structure that was chosen.
+class Choice(NamedTuple):
+  """The structure that was chosen."""
 
-  Attributes:
-    name: Name of the structure.
-    part: An `interfaces.Preconditioner` or `interfaces.Transport`, or a
-      `modes.Exchange`.
-    losses: dict of name -> mean loss on held-out pairs.
-    drivers: Indices of the driving coordinates of a map, else ().
-    exponents: Exponent of each driver's term in the precision, per unit of the
-      driver.
-    target_accept_prob: Target acceptance of the steps.
-  """
-
-  __slots__ = ()
+  name: str
+  # An `interfaces.Preconditioner` or `interfaces.Transport`, or a
+  # `modes.Exchange`.
+  part: Any
+  losses: dict = {}  # Name -> mean loss on held-out pairs.
+  drivers: tuple = ()  # Indices of the driving coordinates of a map.
+  # Exponent of each driver's term in the precision, per unit of the driver.
+  exponents: tuple = ()
+  target_accept_prob: float = ACCEPT_PROB
 
   @property
   def is_matrix(self):

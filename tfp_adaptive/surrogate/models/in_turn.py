@@ -6,7 +6,8 @@ whose score decays is safer. Later a surrogate of low cost is better.
 Source: Strathmann et al. (2015), section 5, https://arxiv.org/abs/1506.02564.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -16,10 +17,12 @@ from tfp_adaptive.core import random
 from tfp_adaptive.core import shown
 
 
-class _Params(collections.namedtuple('_Params', ['num_fits', 'first', 'then'])):
-  """Number of fits, [] of the state's dtype, and params of both surrogates."""
+class _Params(NamedTuple):
+  """The number of fits, and the params of both surrogates."""
 
-  __slots__ = ()
+  num_fits: tf.Tensor  # [] of the state's dtype.
+  first: Any
+  then: Any
 
 
 @shown.remembers_call

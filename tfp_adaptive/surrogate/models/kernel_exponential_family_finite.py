@@ -12,8 +12,8 @@ Source: Strathmann et al. (2015), section 4.3 and Proposition 2,
 https://arxiv.org/abs/1506.02564.
 """
 
-import collections
 import math
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -28,10 +28,11 @@ from tfp_adaptive.surrogate.models import surrogate_frame
 _FEWEST_FEATURES = 128  # Features in the comparison of candidates.
 
 
-class _Features(collections.namedtuple('_Features', ['frequencies', 'phases'])):
-  """w, [d, m] and u, [m]."""
+class _Features(NamedTuple):
+  """The random features."""
 
-  __slots__ = ()
+  frequencies: tf.Tensor  # w, [d, m].
+  phases: tf.Tensor  # u, [m].
 
 
 @shown.remembers_call

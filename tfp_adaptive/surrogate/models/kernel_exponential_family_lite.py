@@ -15,7 +15,7 @@ https://arxiv.org/abs/1506.02564; for fewer centers, Sutherland et al. (2018),
 https://arxiv.org/abs/1705.08360.
 """
 
-import collections
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -30,10 +30,11 @@ _FEWEST_CENTERS = 128  # Centers in the comparison of candidates.
 _REGULARIZATION = 1e-6  # Kernels at draws are far more alike than cosines.
 
 
-class _Centers(collections.namedtuple('_Centers', ['points', 'is_used'])):
-  """Centers p_j, [k..., m, d], and 1 for rows with a draw, else 0, [m]."""
+class _Centers(NamedTuple):
+  """The centers of the basis functions."""
 
-  __slots__ = ()
+  points: tf.Tensor  # p_j, [k..., m, d].
+  is_used: tf.Tensor  # 1 for rows with a draw, else 0, [m].
 
 
 @shown.remembers_call

@@ -7,7 +7,8 @@ the Gaussian base times its weight, which may be zero. Fits always run in
 float64, because their matrices are nearly singular.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -21,27 +22,17 @@ FIRST_CHOICE = score_matching.Choice(
 )
 
 
-class Params(
-  collections.namedtuple(
-    'Params',
-    ['frame', 'map', 'precision', 'coefficients', 'data', 'choice', 'sums'],
-    defaults=[()],
-  )
-):
-  """Params of a kernel surrogate.
+class Params(NamedTuple):
+  """Params of a kernel surrogate."""
 
-  Attributes:
-    frame: `surrogate_frame.Frame`.
-    map: B, [d, d].
-    precision: P, [d, d].
-    coefficients: c, [m].
-    data: Data of the basis functions, in coordinates v = B z.
-    choice: `score_matching.Choice`, [] each, from which the next fit starts.
-    sums: `score_matching.Sums`, always float64, if draws can be added; else
-      empty.
-  """
-
-  __slots__ = ()
+  frame: surrogate_frame.Frame
+  map: tf.Tensor  # B, [d, d].
+  precision: tf.Tensor  # P, [d, d].
+  coefficients: tf.Tensor  # c, [m].
+  data: Any  # Data of the basis functions, in coordinates v = B z.
+  choice: score_matching.Choice  # [] each, from which the next fit starts.
+  # `score_matching.Sums`, always float64, if draws can be added; else empty.
+  sums: Any = ()
 
 
 def build(name, num_points, basis, choice=FIRST_CHOICE, online=False):

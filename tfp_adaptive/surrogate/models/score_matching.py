@@ -22,8 +22,8 @@ Source: Strathmann et al. (2015), section 4, https://arxiv.org/abs/1506.02564;
 the Gaussian base and the choice among metrics are this library's.
 """
 
-import collections
 from collections.abc import Callable
+from typing import Any
 from typing import NamedTuple
 from typing import Optional
 
@@ -83,41 +83,37 @@ class Basis(NamedTuple):
   regularization: float = 1e-3
 
 
-class Choice(
-  collections.namedtuple(
-    'Choice', ['bandwidth', 'regularization', 'base_weight', 'metric']
-  )
-):
-  """Free parameters of one candidate, [], or of k candidates, [k].
+class Choice(NamedTuple):
+  """Free parameters of one candidate, [], or of k candidates, [k]."""
 
-  Attributes:
-    bandwidth: s / d of the kernel exp(-|z|^2 / s).
-    regularization: r in units of trace(G) / n.
-    base_weight: a, 0 or the weight that held-out draws support, at most 1.
-    metric: Index of the metric, a whole number.
-  """
-
-  __slots__ = ()
+  bandwidth: tf.Tensor  # s / d of the kernel exp(-|z|^2 / s).
+  regularization: tf.Tensor  # r in units of trace(G) / n.
+  # a, 0 or the weight that held-out draws support, at most 1.
+  base_weight: tf.Tensor
+  metric: tf.Tensor  # Index of the metric, a whole number.
 
 
-class Draws(collections.namedtuple('Draws', ['points', 'weights'])):
-  """Points z, [n, d], and weights, [n], that sum to one."""
+class Draws(NamedTuple):
+  """Draws with weights that sum to one."""
 
-  __slots__ = ()
-
-
-class Sums(collections.namedtuple('Sums', ['factor', 'moment'])):
-  """Cholesky factor of n (G + r I), [m, m], and n h, [m], sums over draws."""
-
-  __slots__ = ()
+  points: tf.Tensor  # z, [n, d].
+  weights: tf.Tensor  # [n].
 
 
-class Fitted(
-  collections.namedtuple('Fitted', ['map', 'coefficients', 'choice', 'sums'])
-):
-  """B [d, d], c [m], the best `Choice` and its `Sums`."""
+class Sums(NamedTuple):
+  """Sums over draws."""
 
-  __slots__ = ()
+  factor: tf.Tensor  # Cholesky factor of n (G + r I), [m, m].
+  moment: tf.Tensor  # n h, [m].
+
+
+class Fitted(NamedTuple):
+  """The result of a fit."""
+
+  map: tf.Tensor  # B, [d, d].
+  coefficients: tf.Tensor  # c, [m].
+  choice: Choice  # The best one.
+  sums: Any  # Its `Sums`.
 
 
 def choose(basis, data, draws, base, metrics, choice):

@@ -7,7 +7,7 @@ exceeds `reach`, beyond the farthest draw, the score is multiplied by
 (reach / r^2)^2.
 """
 
-import collections
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,22 +20,15 @@ _MARGIN = 1.5  # Reach, in units of the squared distance of the farthest draw.
 _LEAST_SPREAD = 1e-3  # Least squared distance of the farthest draw.
 
 
-class Frame(
-  collections.namedtuple(
-    'Frame', ['center', 'inverse_factor', 'whitener', 'reach']
-  )
-):
-  """Center and scale of the draws.
+class Frame(NamedTuple):
+  """Center and scale of the draws."""
 
-  Attributes:
-    center: Mean of the draws, [d].
-    inverse_factor: C^-1, [d, d].
-    whitener: Inverse Cholesky factor of the draws' covariance, [d, d]. It gives
-      the distances r.
-    reach: Largest r^2 at which the score is not reduced, [].
-  """
-
-  __slots__ = ()
+  center: tf.Tensor  # Mean of the draws, [d].
+  inverse_factor: tf.Tensor  # C^-1, [d, d].
+  # Inverse Cholesky factor of the draws' covariance, [d, d]. It gives the
+  # distances r.
+  whitener: tf.Tensor
+  reach: tf.Tensor  # Largest r^2 at which the score is not reduced, [].
 
 
 def start(event_size, dtype):

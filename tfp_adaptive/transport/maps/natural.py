@@ -1,6 +1,6 @@
 """The map of `conditional_gaussian` without C, as functions of rows."""
 
-import collections
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -10,27 +10,20 @@ from tfp_adaptive.linalg import markov_factor
 _MOST_LOG_TERM = 30.0
 
 
-class Natural(
-  collections.namedtuple(
-    'Natural',
-    [
-      'mean',
-      'log_scale',
-      'drivers',
-      'exponents',
-      'offset',
-      'slope',
-      'slack',
-      'edge',
-    ],
-  )
-):
+class Natural(NamedTuple):
   """Params of a conditional Gaussian as Tensors, with int32 `drivers`.
 
   `fits.natural.Natural` describes the fields.
   """
 
-  __slots__ = ()
+  mean: tf.Tensor
+  log_scale: tf.Tensor
+  drivers: tf.Tensor
+  exponents: tf.Tensor
+  offset: tf.Tensor
+  slope: tf.Tensor
+  slack: tf.Tensor
+  edge: tf.Tensor
 
 
 def of_scale(size, drivers, scale, is_path, is_bent=False):

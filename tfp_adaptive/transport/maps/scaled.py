@@ -5,7 +5,8 @@ on numbers of order one in any units of the state, and the adaptation can find a
 first scale.
 """
 
-import collections
+from typing import Any
+from typing import NamedTuple
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -20,12 +21,11 @@ tfb = tfp.bijectors
 _GAIN = 10.0
 
 
-class ScaledParams(
-  collections.namedtuple('ScaledParams', ['raw_scale', 'network'])
-):
-  """A tenth of the log scales, [event_size], and params of the network."""
+class ScaledParams(NamedTuple):
+  """Params of the map."""
 
-  __slots__ = ()
+  raw_scale: tf.Tensor  # A tenth of the log scales, [event_size].
+  network: Any  # Params of the network.
 
 
 @shown.remembers_call
