@@ -96,17 +96,22 @@ class Lengths(kept.Kept):
     return round(np.mean(self.best) / np.mean(self.settled))
 
   def range_at(self, step, num_adaptation_steps):
-    """Returns the range (fewest, most) that a step draws from."""
-    if not _is_open(step, num_adaptation_steps):
+    """Returns the range (fewest, most) that a step draws from.
+
+    Adapting steps keep no momenta. With the shorter trajectories of kept
+    momenta, the step size would grow, and more proposals would diverge.
+    """
+    if step >= num_adaptation_steps:
       return self.settled
-    if step == 0 or step % 2 == 1:
+    is_open = _is_open(step, num_adaptation_steps)
+    if not is_open or step == 0 or step % 2 == 1:
       return self.best
     longest = max(rule.EXPLORED * self.best[1], rule.LEAST_EXPLORED)
     return 1, min(longest, MOST)
 
   def share_kept(self, length, step, num_adaptation_steps):
     """Returns the share a of the momentum that a step of this length keeps."""
-    if _is_open(step, num_adaptation_steps):
+    if step < num_adaptation_steps:
       return 0.0
     return np.exp(-2.0 * kept_momentum.DAMPING * length / sum(self.best))
 
