@@ -194,6 +194,7 @@ def _summarize(own, place) -> bool:
     text = '; '.join(missing[:_MOST_NAMED])
     console.print(f'Missing: {text}{f"; and {more} more" if more > 0 else ""}.')
   for status in ('failed', 'out of time'):
+    console.print('To run these, give the same command again.')
     lost = [record for record in records if record.status == status]
     for record in lost[:_MOST_NAMED]:
       reason = ((record.error or '').strip().splitlines() or [''])[-1]
