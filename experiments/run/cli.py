@@ -83,7 +83,10 @@ Python = Annotated[
   Optional[pathlib.Path],
   typer.Option(help='Interpreter for samplers with their own environment.'),
 ]
-Smoke = Annotated[bool, typer.Option(help='A few steps and one seed only.')]
+Smoke = Annotated[
+  bool,
+  typer.Option(help='A few steps and one seed, but for --set and --seeds.'),
+]
 
 
 @contextlib.contextmanager
@@ -137,8 +140,6 @@ def run(
     )
     found = job.load()
     cells = tasks.cells(found, only or (), chosen_seeds)
-    if smoke and not seeds:
-      cells = [cell for cell in cells if cell.seed == cells[0].seed]
     place = output or pathlib.Path('results') / (
       f'{found.name}-smoke' if smoke else found.name
     )

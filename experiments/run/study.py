@@ -27,7 +27,10 @@ class Settings(pydantic.BaseModel):
   model_config = pydantic.ConfigDict(frozen=True, extra='forbid')
 
   def smoke(self) -> 'Settings':
-    """Returns the settings of `--smoke`, a run that takes seconds."""
+    """Returns the settings of `--smoke`, a run that takes seconds.
+
+    It is called on the defaults. Values of `--set` replace the returned ones.
+    """
     return self
 
 
