@@ -101,6 +101,19 @@ def test_a_run_leaves_a_record_and_arrays_of_every_cell(whole):
   assert json.loads((folder / 'study.json').read_text())['study'] == 'tiny'
 
 
+def test_the_commit_is_dirty_if_code_is_untracked(tmp_path, monkeypatch):
+  code = tmp_path / 'experiments'
+  code.mkdir()
+  monkeypatch.setattr(machine, '__file__', str(code / 'machine.py'))
+  name = ['-c', 'user.name=a', '-c', 'user.email=a@b.c']
+  for words in (['init'], [*name, 'commit', '--allow-empty', '-m', 'a']):
+    subprocess.run(['git', *words, '--quiet'], cwd=tmp_path, check=True)
+  (tmp_path / 'notes').touch()
+  assert not machine.commit.__wrapped__().endswith('-dirty')
+  (code / 'study.py').touch()
+  assert machine.commit.__wrapped__().endswith('-dirty')
+
+
 def test_what_has_a_record_is_not_run_again(whole, log):
   folder, records = whole
   said = []
@@ -297,10 +310,17 @@ def test_killed_at_any_moment_a_run_loses_nothing_and_ends_the_same(
 ):
   overrides = [f'num_cases={num_cases}', f'seconds={seconds}']
   options = [part for text in overrides for part in ('--set', text)]
+  options += ['--redo', 'failed']  # A cell whose worker is killed.
   whole = _run(tmp_path / 'whole', overrides=overrides)
   folder, num_before = tmp_path / 'killed', len(log())
   rng = np.random.default_rng(59)
   kept = []
+
+  def check_kept():
+    records = store.read(folder) if (folder / 'records.jsonl').exists() else []
+    assert [r for r in records if r in kept] == kept  # To the last digit.
+    kept[:] = [r for r in records if r.status == 'finished']
+
   for _ in range(num_kills):
     process = _process(folder, *options)
     time.sleep(rng.uniform(0.0, 2.0 + 6 * seconds))  # Its start, some cells.
@@ -313,17 +333,10 @@ def test_killed_at_any_moment_a_run_loses_nothing_and_ends_the_same(
     process.communicate()
     check_kept()
   told, _ = _process(folder, *options).communicate()
-  options += ['--redo', 'failed']  # A cell whose worker is killed.
   assert f'{2 * num_cases} finished' in told
   killed = _run(folder, overrides=overrides)
   check_kept()
   assert _values(killed) == _values(whole)
-
-  def check_kept():
-    records = store.read(folder) if (folder / 'records.jsonl').exists() else []
-    assert [r for r in records if r in kept] == kept  # To the last digit.
-    kept[:] = [r for r in records if r.status == 'finished']
-
   assert _arrays(folder) == _arrays(tmp_path / 'whole')
   assert not (folder / 'checkpoints').exists()
   # A cell is begun again only by a kill between its end and its record.
