@@ -194,8 +194,8 @@ def _summarize(own, place) -> bool:
     more = len(missing) - _MOST_NAMED
     text = '; '.join(missing[:_MOST_NAMED])
     console.print(f'Missing: {text}{f"; and {more} more" if more > 0 else ""}.')
-  for status in ('failed', 'out of time'):
     console.print('To run these, give the same command again.')
+  for status in ('failed', 'out of time'):
     lost = [record for record in records if record.status == status]
     for record in lost[:_MOST_NAMED]:
       reason = ((record.error or '').strip().splitlines() or [''])[-1]
@@ -245,9 +245,9 @@ def _reported(result: str) -> str:
     values = json.loads((folder / store.DESCRIPTION).read_text())
   except (OSError, ValueError):
     raise ConfigError(
-      f'{shown(result, 120)} is not the folder of a run, because it has no '
-      'study.json. Name a folder that `run` wrote, or a study that has run '
-      'here.'
+      f'{shown(str(folder), 120)} is not the folder of a run, because it has '
+      'no study.json. Name a study that has run here, or the folder that `run` '
+      'wrote: --output, or results/NAME-smoke after --smoke.'
     ) from None
   names = ('reference', 'overrides', 'is_smoke')
   job = engine.Job(folder=str(folder), **{name: values[name] for name in names})
