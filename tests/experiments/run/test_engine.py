@@ -221,30 +221,15 @@ def test_shards_make_the_folder_of_one_run(whole, log, tmp_path):
   assert len(log()) == 12
 
 
-def _run_one(folder, **changes):
-  """Runs one cell of a made-up study in this process; returns its record."""
-  study = Study(
-    **{'cases': lambda _: {'a': 1}, 'run': lambda *_: {}, **changes}
-  )
-  found = find.Found('s', study, study.settings())
-  engine.run_cells(
-    engine.Job('s', str(folder)), found, [tasks.Cell('s', 'a', 0, 'k')]
-  )
-  return store.read(folder)[0]
-
-
 def test_what_is_wrong_before_the_first_run_ends_all_of_it(tmp_path):
   def prepare(work):
     raise DataError(f'there are no data in {work.data_dir}.')
 
+  study = Study(lambda _: {'a': 1}, lambda *_: {}, prepare=prepare)
+  found = find.Found('s', study, study.settings())
   with pytest.raises(DataError, match='no data in None'):
-    _run_one(tmp_path, prepare=prepare)
+    engine.run_cells(engine.Job('s', str(tmp_path)), found, tasks.cells(found))
   assert not (tmp_path / 'records.jsonl').exists()
-
-
-def _python_path():
-  paths = [str(ROOT), os.environ.get('PYTHONPATH')]
-  return os.pathsep.join(filter(None, paths))
 
 
 def _process(folder, *options):
@@ -253,7 +238,6 @@ def _process(folder, *options):
     [sys.executable, '-m', 'experiments', 'run', TINY]
     + ['--output', str(folder), *options],
     cwd=ROOT,
-    env={**os.environ, 'PYTHONPATH': _python_path()},
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
     text=True,
