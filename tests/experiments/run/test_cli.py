@@ -5,22 +5,13 @@ import subprocess
 import sys
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from experiments.run import cli
+from experiments.__main__ import app
 from experiments.run import store
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TINY = str(pathlib.Path(__file__).with_name('tiny.py'))
-
-app = typer.Typer()
-for _name, _command in (
-  ('run', cli.run),
-  ('list', cli.list_),
-  ('report', cli.report),
-):
-  app.command(_name)(_command)
 
 
 def _invoke(*arguments):

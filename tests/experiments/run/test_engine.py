@@ -102,15 +102,13 @@ def test_a_run_leaves_a_record_and_arrays_of_every_cell(whole):
 
 
 def test_the_commit_is_dirty_if_code_is_untracked(tmp_path, monkeypatch):
-  code = tmp_path / 'experiments'
-  code.mkdir()
-  monkeypatch.setattr(machine, '__file__', str(code / 'machine.py'))
+  monkeypatch.setattr(machine, '__file__', str(tmp_path / 'machine.py'))
   name = ['-c', 'user.name=a', '-c', 'user.email=a@b.c']
   for words in (['init'], [*name, 'commit', '--allow-empty', '-m', 'a']):
     subprocess.run(['git', *words, '--quiet'], cwd=tmp_path, check=True)
   (tmp_path / 'notes').touch()
   assert not machine.commit.__wrapped__().endswith('-dirty')
-  (code / 'study.py').touch()
+  store.write_text(tmp_path / 'experiments/study.py', '')
   assert machine.commit.__wrapped__().endswith('-dirty')
 
 
@@ -311,7 +309,6 @@ def test_killed_at_any_moment_a_run_loses_nothing_and_ends_the_same(
     for worker in _descendants(process.pid) - {process.pid}:
       with contextlib.suppress(ProcessLookupError):
         os.kill(worker, signal.SIGKILL)
-    check_kept()
     time.sleep(rng.uniform(0.0, 1.5))
     process.kill()
     process.communicate()
@@ -352,16 +349,11 @@ class _Ray:
 
   def remote(self, **options):
     assert options['max_retries'] == ray_executor.MAX_RETRIES
-
-    def decorate(function):
-      def options_(name):
-        return types.SimpleNamespace(
-          remote=lambda *args: (name, pickle.dumps((function, args)))
-        )
-
-      return types.SimpleNamespace(options=options_)
-
-    return decorate
+    return lambda function: types.SimpleNamespace(
+      options=lambda name: types.SimpleNamespace(
+        remote=lambda *args: (name, pickle.dumps((function, args)))
+      )
+    )
 
   def wait(self, references, num_returns):
     assert num_returns == 1
