@@ -165,8 +165,13 @@ def _with_values(method, values):
   return method
 
 
-def smoke(config):
-  """Returns the same config shrunk to a few steps, to see that it runs."""
+def smoke(config, overrides=()):
+  """Returns the same config shrunk to a few steps, to see that it runs.
+
+  Args:
+    overrides: 'dotted.key=value' strings, whose keys keep their values.
+  """
+  kept = {text.partition('=')[0].strip().split('.')[-1] for text in overrides}
   values = config.model_dump(mode='json')
   limits = {
     'num_adaptation_steps': SMOKE_ADAPTATION_STEPS,
@@ -179,8 +184,9 @@ def smoke(config):
   }
   for part in [values, *values['methods']]:
     for key, limit in limits.items():
-      if part.get(key) is not None:
+      if part.get(key) is not None and key not in kept:
         part[key] = min(part[key], limit)
-  values['num_steps_between_results'] = 0
-  values['block_size'] = None
+  for key, value in (('num_steps_between_results', 0), ('block_size', None)):
+    if key not in kept:
+      values[key] = value
   return Config.model_validate(values)

@@ -58,7 +58,7 @@ def load(path, overrides: Sequence[str] = (), is_smoke: bool = False) -> Study:
     ConfigError: If anything is wrong with the config.
   """
   config = configs.load_config(path, overrides)
-  return study(configs.smoke(config) if is_smoke else config)
+  return study(configs.smoke(config, overrides) if is_smoke else config)
 
 
 def study(config: Config) -> Study:

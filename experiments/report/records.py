@@ -9,7 +9,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def rows(study, *names):
-  """Returns a dict for each record of a study, in the order of the runs.
+  """Returns a dict for each case and seed of a study, in order of the runs.
+
+  If records have several keys, the latest record of a case and seed counts.
 
   Args:
     study: Name of the file in `records`, without its ending.
@@ -38,7 +40,8 @@ def _parts(case):
 @functools.cache
 def _read(study):
   path = ROOT / 'records' / f'{study}.jsonl'
-  return store.read(path if path.exists() else path.with_suffix('.jsonl.gz'))
+  found = store.read(path if path.exists() else path.with_suffix('.jsonl.gz'))
+  return list({(record.case, record.seed): record for record in found}.values())
 
 
 def groups(found, *names):

@@ -83,7 +83,10 @@ Python = Annotated[
   Optional[pathlib.Path],
   typer.Option(help='Interpreter for samplers with their own environment.'),
 ]
-Smoke = Annotated[bool, typer.Option(help='A few steps and one seed only.')]
+Smoke = Annotated[
+  bool,
+  typer.Option(help='A few steps and one seed, but for --set and --seeds.'),
+]
 
 
 @contextlib.contextmanager
@@ -137,8 +140,6 @@ def run(
     )
     found = job.load()
     cells = tasks.cells(found, only or (), chosen_seeds)
-    if smoke and not seeds:
-      cells = [cell for cell in cells if cell.seed == cells[0].seed]
     place = output or pathlib.Path('results') / (
       f'{found.name}-smoke' if smoke else found.name
     )
@@ -193,6 +194,7 @@ def _summarize(own, place) -> bool:
     more = len(missing) - _MOST_NAMED
     text = '; '.join(missing[:_MOST_NAMED])
     console.print(f'Missing: {text}{f"; and {more} more" if more > 0 else ""}.')
+    console.print('To run these, give the same command again.')
   for status in ('failed', 'out of time'):
     lost = [record for record in records if record.status == status]
     for record in lost[:_MOST_NAMED]:
@@ -243,9 +245,9 @@ def _reported(result: str) -> str:
     values = json.loads((folder / store.DESCRIPTION).read_text())
   except (OSError, ValueError):
     raise ConfigError(
-      f'{shown(result, 120)} is not the folder of a run, because it has no '
-      'study.json. Name a folder that `run` wrote, or a study that has run '
-      'here.'
+      f'{shown(str(folder), 120)} is not the folder of a run, because it has '
+      'no study.json. Name a study that has run here, or the folder that `run` '
+      'wrote: --output, or results/NAME-smoke after --smoke.'
     ) from None
   names = ('reference', 'overrides', 'is_smoke')
   job = engine.Job(folder=str(folder), **{name: values[name] for name in names})

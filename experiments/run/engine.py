@@ -1,8 +1,9 @@
 """Runs the missing cells of a study and keeps the finished ones.
 
 The process of the command line lists the missing cells. Worker processes run
-them and append the records. A worker that is ended, by a crash or because its
-time is over, leaves records that say so.
+them and append the records. If a worker is ended in a cell, by a crash or
+because its time is over, the record of the cell says so. A worker that ends
+before its first cell is started once more.
 """
 
 import contextlib
@@ -217,38 +218,53 @@ def supervise(
 ) -> None:
   """Runs cells in worker processes until each of them has a record.
 
+  If two workers end one after the other without beginning a cell, the other
+  cells are left without a record.
+
   Raises:
     ConfigError: If a worker could not begin; its message is on the terminal.
   """
   reader = store.Reader(job.folder)
   end = None if max_seconds is None else time.monotonic() + max_seconds
-  left = list(cells)
-  while left:
+  left, num_idle = list(cells), 0  # Workers in a row that began no cell.
+  while left and num_idle < 2:
     code, pid = _worker_ended(job, left, end)
     if code == REFUSED:
       raise ConfigError('a worker process could not begin; see above.')
     reader.update()
+    num_before = len(left)
     left = [cell for cell in left if not _is_done(cell, reader.latest)]
-    lost = [
-      cell
-      for cell in left
-      if locks.holder(job.folder, _lock(cell)) == locks.me(pid)
-    ]
     if code is None:
-      status, error = (
-        'out of time',
-        f'the process was ended after {max_seconds:g} s.',
-      )
-      lost = left
+      status, lost = 'out of time', left
+      error = f'the process was ended after {max_seconds:g} s.'
     else:
-      status, error = 'failed', f'the process ended with code {code}.'
-      lost = lost or left
+      status, error = 'failed', f'the process {_ending(code)}.'
+      lost = [
+        cell
+        for cell in left
+        if locks.holder(job.folder, _lock(cell)) == locks.me(pid)
+      ]
     for cell in lost:
       # Removes the lock of the worker, too. Another process may be at work.
       with locks.held(job.folder, _lock(cell), wait=False) as is_free:
         if is_free:
           store.append(job.folder, _record(cell, status, {}, error))
     left = [cell for cell in left if cell not in lost]
+    num_idle = 0 if len(left) < num_before else num_idle + 1
+  if left:
+    print(
+      f'Two processes ended before their first cell. The second one '
+      f'{_ending(code)}. Cells without a record: {len(left)}.',
+      file=sys.stderr,
+    )
+
+
+def _ending(code: int) -> str:
+  """Returns how a process ended, for a message."""
+  if code >= 0:
+    return f'ended with code {code}'
+  why = ', perhaps because memory ran out' if code == -signal.SIGKILL else ''
+  return f'was ended by signal {-code} ({signal.strsignal(-code)}){why}'
 
 
 def _is_done(cell, latest) -> bool:

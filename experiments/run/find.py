@@ -1,6 +1,7 @@
 """Finds studies and configs, and lists them without importing TensorFlow."""
 
 import ast
+import dataclasses
 import importlib
 import importlib.util
 import pathlib
@@ -123,7 +124,7 @@ def load(
 
   Args:
     reference: Name of a module in `experiments/studies/`, or a path.
-    is_smoke: Whether the run should take seconds only.
+    is_smoke: Whether the run should take seconds only. Overrides still count.
 
   Raises:
     ConfigError: If there is no such study, or an override does not fit.
@@ -139,8 +140,11 @@ def load(
     study = importlib.import_module(loader).load(path, overrides, is_smoke)
     return Found(str(values.get('name', path.stem)), study, study.settings())
   study = _module(path).STUDY
-  settings = _settings(study.settings, overrides)
-  return Found(path.stem, study, settings.smoke() if is_smoke else settings)
+  values = {}
+  if is_smoke:
+    study = dataclasses.replace(study, seeds=study.seeds[:1])
+    values = dict(study.settings().smoke())
+  return Found(path.stem, study, _settings(study.settings, values, overrides))
 
 
 def _module(path) -> types.ModuleType:
@@ -153,8 +157,9 @@ def _module(path) -> types.ModuleType:
   return module
 
 
-def _settings(model: type[Settings], overrides: Sequence[str]) -> Settings:
-  values: dict[str, Any] = {}
+def _settings(
+  model: type[Settings], values: dict[str, Any], overrides: Sequence[str]
+) -> Settings:
   for override in overrides:
     yaml_files.override(values, override)
   return validated(model, values, lambda path: (path, model.model_fields))

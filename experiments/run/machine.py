@@ -24,21 +24,29 @@ _PACKAGES = {
   'tensorflow': 'tensorflow',
   'tensorflow_probability': 'tensorflow-probability',
 }
+# Folders of code, from the root of the checkout.
+_CODE = (':/experiments', ':/tfp_adaptive')
 
 
 @functools.cache
 def commit() -> str | None:
-  """Returns the commit of this checkout, or `None` outside a checkout."""
+  """Returns the commit of this checkout, or `None` outside a checkout.
+
+  It ends with '-dirty' if a file was changed, or if a file of the experiments
+  or the library is untracked.
+  """
   try:
-    found = subprocess.run(
-      ['git', 'describe', '--always', '--dirty'],
-      cwd=pathlib.Path(__file__).parent,
-      capture_output=True,
-      text=True,
-      check=True,
-    )
+    found = _git('describe', '--always', '--dirty')
+    is_new = _git('ls-files', '--others', '--exclude-standard', *_CODE)
   except (OSError, subprocess.CalledProcessError):
     return None
+  return found.removesuffix('-dirty') + '-dirty' if is_new else found
+
+
+def _git(*arguments: str) -> str:
+  place = pathlib.Path(__file__).parent
+  command = ['git', '-C', str(place), *arguments]
+  found = subprocess.run(command, capture_output=True, text=True, check=True)
   return found.stdout.strip()
 
 

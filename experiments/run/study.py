@@ -27,7 +27,10 @@ class Settings(pydantic.BaseModel):
   model_config = pydantic.ConfigDict(frozen=True, extra='forbid')
 
   def smoke(self) -> 'Settings':
-    """Returns the settings of `--smoke`, a run that takes seconds."""
+    """Returns the settings of `--smoke`, a run that takes seconds.
+
+    It is called on the defaults. Values of `--set` replace the returned ones.
+    """
     return self
 
 
@@ -64,7 +67,7 @@ class Result(NamedTuple):
   draws: Any = None
 
 
-def pairs(first: Iterable[str], second: Iterable[str]) -> dict[str, tuple]:
+def pairs(first: Iterable, second: Iterable) -> dict[str, tuple]:
   """Returns the cases {'a | b': (a, b)} of all combinations."""
   return {f'{a} | {b}': (a, b) for a, b in itertools.product(first, second)}
 
@@ -82,10 +85,12 @@ class Study:
       `experiments.run.errors.Refused` one with status 'refused'.
     settings: Class of the settings, with defaults for all of them.
     seeds: Default seeds.
-    version: Part of every record's key. Increase it when results of `run`
-      change, so that old records count as missing.
+    version: Part of every record's key. Code is not part of the key. Increase
+      the version when results of `run` change, so that old records count as
+      missing.
     process: What shares a process: 'run' (all cases), 'case' (all seeds of one
-      case, so that they share compilations) or 'cell' (nothing).
+      case) or 'cell' (nothing). Seeds share compilations if `run` uses the same
+      kernel object for them.
     max_seconds: Wall seconds after which a process is ended, or `None`. Its
       unfinished cells get status 'out of time'.
     render: Function of a list of `store.Record` that returns a Markdown report.

@@ -39,8 +39,9 @@ class SampleResult(NamedTuple):
       of a resumed run include those before it was cut off.
     run: dict of facts about the run: `kernel`, its name; the numbers of steps
       `num_discarded`, `num_adaptation_steps` and `steps_per_result`;
-      `num_gradients` of each chain, `None` if unknown; `log_prob`, the meaning
-      of `target_log_prob`: `lp`, or `log_likelihood` if the prior is separate;
+      `num_gradients` of each chain, adaptation included, `None` if unknown;
+      `log_prob`, the meaning of `target_log_prob`: `lp`, or `log_likelihood` if
+      the prior is separate;
       `worst`, dict of `rhat`, `ess_bulk`, `ess_tail`, `ess_moments` -> (value,
       coordinate), empty for fewer than 100 draws; `worst_of_every`, the
       thinning of the draws that gave `worst`, 1 unless there are very many.

@@ -55,7 +55,7 @@ def load(path, overrides=(), is_smoke: bool = False) -> Study:
   Raises:
     ConfigError: If anything is wrong with the config or its checks.
   """
-  panel = load_panel(path, (*overrides, *(_SMOKE if is_smoke else ())))
+  panel = load_panel(path, (*(_SMOKE if is_smoke else ()), *overrides))
   return Study(
     cases=lambda settings: {
       f'{target} | {method}': Case(panel, target, method)

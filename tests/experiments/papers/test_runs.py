@@ -83,6 +83,13 @@ def _smoke_plan():
 SMOKE_PLAN = list(_smoke_plan())
 
 
+def test_values_of_set_count_in_smoke_size():
+  panel = CONFIG_DIR / 'inference_gym/panel.yaml'
+  for path, key in ((panel, 'num_seeds'), (SELF_CONTAINED[0], 'num_repeats')):
+    assert find.load(path, [], True).study.seeds == (0,)
+    assert find.load(path, [f'{key}=3'], True).study.seeds == (0, 1, 2)
+
+
 def _smoke_case(path, config, methods):
   """Returns a parameter; all but one config run by night."""
   marks = [] if path.stem == 'figure4_acceptance' else [pytest.mark.nightly]

@@ -5,22 +5,13 @@ import subprocess
 import sys
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from experiments.run import cli
+from experiments.__main__ import app
 from experiments.run import store
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TINY = str(pathlib.Path(__file__).with_name('tiny.py'))
-
-app = typer.Typer()
-for _name, _command in (
-  ('run', cli.run),
-  ('list', cli.list_),
-  ('report', cli.report),
-):
-  app.command(_name)(_command)
 
 
 def _invoke(*arguments):
@@ -81,9 +72,14 @@ def test_what_failed_or_is_missing_makes_the_exit_code_one(
   assert 'To run these again, add --redo failed.' in output
   assert _run(tmp_path, '--only', 'case 0*')[0] == 1
   assert _run(tmp_path, '--only', 'case 0*', '--seeds', '0')[0] == 0
-  # A smoke run has few cases and one seed.
+  # A smoke run has few cases and one seed, but what `--set` says counts.
   assert _invoke('run', TINY, '--smoke')[0] == 0
   assert len(store.read('results/tiny-smoke')) == 1
+  assert _invoke('run', TINY, '--smoke', '--set', 'num_cases=2')[0] == 0
+  assert len(store.read('results/tiny-smoke')) == 3
+  _, output = _invoke('report', 'tiny')
+  assert "'results/tiny' is not the folder" in output
+  assert 'results/NAME-smoke' in ' '.join(output.split())
 
 
 @pytest.mark.parametrize(

@@ -49,25 +49,15 @@ def break_(monkeypatch):
   return set_faults
 
 
-def _run(folder, redo=(), shard=None, overrides=(), said=None, **changes):
+def _run(
+  folder, *, redo=(), shard=None, execute=None, say=id, overrides=(), **changes
+):
   """Runs the tiny study; returns {'case seed': record}."""
   job = engine.Job(TINY, str(folder), tuple(overrides))
   found = job.load()
-  study = found.study
-  if 'max_seconds' in changes or 'process' in changes or 'finish' in changes:
-    kept = {k: v for k, v in changes.items() if k != 'execute'}
-    study = dataclasses.replace(study, **kept)
-  cells = tasks.cells(found._replace(study=study))
-  said = [] if said is None else said
-  engine.run(
-    job,
-    found._replace(study=study),
-    cells,
-    redo,
-    shard,
-    changes.get('execute'),
-    said.append,
-  )
+  found = found._replace(study=dataclasses.replace(found.study, **changes))
+  cells = tasks.cells(found)
+  engine.run(job, found, cells, redo, shard, execute, say)
   return {
     f'{r.case.split()[1]} {r.seed}': r for r in engine.current(folder, cells)
   }
@@ -111,10 +101,21 @@ def test_a_run_leaves_a_record_and_arrays_of_every_cell(whole):
   assert json.loads((folder / 'study.json').read_text())['study'] == 'tiny'
 
 
+def test_the_commit_is_dirty_if_code_is_untracked(tmp_path, monkeypatch):
+  monkeypatch.setattr(machine, '__file__', str(tmp_path / 'machine.py'))
+  name = ['-c', 'user.name=a', '-c', 'user.email=a@b.c']
+  for words in (['init'], [*name, 'commit', '--allow-empty', '-m', 'a']):
+    subprocess.run(['git', *words, '--quiet'], cwd=tmp_path, check=True)
+  (tmp_path / 'notes').touch()
+  assert not machine.commit.__wrapped__().endswith('-dirty')
+  store.write_text(tmp_path / 'experiments/study.py', '')
+  assert machine.commit.__wrapped__().endswith('-dirty')
+
+
 def test_what_has_a_record_is_not_run_again(whole, log):
   folder, records = whole
   said = []
-  assert _run(folder, said=said) == records
+  assert _run(folder, say=said.append) == records
   assert log() == []
   assert said == ['Cells: 6, recorded before: 6.']
 
@@ -130,7 +131,7 @@ def test_results_do_not_depend_on_who_shares_a_process(
 def test_what_fails_is_a_row_and_the_others_run(break_, log, tmp_path):
   break_(_0_1='fails', _1_0='refuses', _2_0='dies')
   said = []
-  records = _run(tmp_path, said=said)
+  records = _run(tmp_path, say=said.append)
   statuses = {name: record.status for name, record in records.items()}
   assert statuses == {
     '0 0': 'finished',
@@ -143,7 +144,7 @@ def test_what_fails_is_a_row_and_the_others_run(break_, log, tmp_path):
   assert records['0 1'].error.startswith('ValueError: it is broken.\n')
   assert 'Traceback' in records['0 1'].error
   assert records['1 1'].error == 'it takes no such case.'
-  assert 'ended with code 7' in records['2 0'].error
+  assert records['2 0'].error == 'the process ended with code 7.'
   assert any('seed 1: failed: ValueError: it is broken.' in s for s in said)
   # Another run leaves them; one that is asked to runs what failed.
   before = log()
@@ -170,15 +171,21 @@ def test_what_takes_too_long_is_ended_and_told(break_, tmp_path):
   assert not list(tmp_path.glob('locks/*'))
 
 
-def test_a_worker_that_cannot_begin_fails_all_of_its_cells(
-  tmp_path, monkeypatch
+@pytest.mark.parametrize('num_deaths, num_records', [(1, 6), (2, 4)])
+def test_a_worker_killed_before_its_first_cell_is_started_once_more(
+  num_deaths, num_records, tmp_path, monkeypatch, capfd
 ):
-  monkeypatch.setattr(engine.find, 'ROOT', tmp_path)  # No package there.
-  monkeypatch.delenv('PYTHONPATH', raising=False)
-  monkeypatch.chdir(tmp_path)
+  deaths, end = iter([-9] * num_deaths), engine._worker_ended
+  monkeypatch.setattr(
+    engine,
+    '_worker_ended',
+    lambda *given: (code, 0) if (code := next(deaths, 0)) else end(*given),
+  )
   records = _run(tmp_path)
-  assert {record.status for record in records.values()} == {'failed'}
-  assert 'ended with code 1' in records['2 1'].error
+  assert list(records) == CELLS[-num_records:]
+  assert {record.status for record in records.values()} == {'finished'}
+  told = capfd.readouterr().err
+  assert ('signal 9 (Killed), perhaps because mem' in told) == (num_deaths > 1)
 
 
 def test_what_a_worker_refuses_ends_the_run_without_a_record(tmp_path, capfd):
@@ -212,30 +219,15 @@ def test_shards_make_the_folder_of_one_run(whole, log, tmp_path):
   assert len(log()) == 12
 
 
-def _run_one(folder, **changes):
-  """Runs one cell of a made-up study in this process; returns its record."""
-  study = Study(
-    **{'cases': lambda _: {'a': 1}, 'run': lambda *_: {}, **changes}
-  )
-  found = find.Found('s', study, study.settings())
-  engine.run_cells(
-    engine.Job('s', str(folder)), found, [tasks.Cell('s', 'a', 0, 'k')]
-  )
-  return store.read(folder)[0]
-
-
 def test_what_is_wrong_before_the_first_run_ends_all_of_it(tmp_path):
   def prepare(work):
     raise DataError(f'there are no data in {work.data_dir}.')
 
+  study = Study(lambda _: {'a': 1}, lambda *_: {}, prepare=prepare)
+  found = find.Found('s', study, study.settings())
   with pytest.raises(DataError, match='no data in None'):
-    _run_one(tmp_path, prepare=prepare)
+    engine.run_cells(engine.Job('s', str(tmp_path)), found, tasks.cells(found))
   assert not (tmp_path / 'records.jsonl').exists()
-
-
-def _python_path():
-  paths = [str(ROOT), os.environ.get('PYTHONPATH')]
-  return os.pathsep.join(filter(None, paths))
 
 
 def _process(folder, *options):
@@ -244,7 +236,6 @@ def _process(folder, *options):
     [sys.executable, '-m', 'experiments', 'run', TINY]
     + ['--output', str(folder), *options],
     cwd=ROOT,
-    env={**os.environ, 'PYTHONPATH': _python_path()},
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
     text=True,
@@ -293,30 +284,39 @@ def test_a_run_that_is_stopped_keeps_what_finished(sent, log, tmp_path):
 
 
 @pytest.mark.parametrize(
-  'num_cases, num_kills',
-  [(2, 2), pytest.param(20, 10, marks=pytest.mark.nightly)],
+  'num_cases, seconds, num_kills',
+  [(2, 0.02, 1), pytest.param(6, 0.5, 20, marks=pytest.mark.nightly)],
 )
 def test_killed_at_any_moment_a_run_loses_nothing_and_ends_the_same(
-  num_cases, num_kills, log, tmp_path
+  num_cases, seconds, num_kills, log, tmp_path
 ):
-  overrides = [f'num_cases={num_cases}', 'seconds=0.02']
+  overrides = [f'num_cases={num_cases}', f'seconds={seconds}']
   options = [part for text in overrides for part in ('--set', text)]
+  options += ['--redo', 'failed']  # A cell whose worker is killed.
   whole = _run(tmp_path / 'whole', overrides=overrides)
   folder, num_before = tmp_path / 'killed', len(log())
   rng = np.random.default_rng(59)
   kept = []
+
+  def check_kept():
+    records = store.read(folder) if (folder / 'records.jsonl').exists() else []
+    assert [r for r in records if r in kept] == kept  # To the last digit.
+    kept[:] = [r for r in records if r.status == 'finished']
+
   for _ in range(num_kills):
     process = _process(folder, *options)
-    time.sleep(rng.uniform(0.0, 2.5))
+    time.sleep(rng.uniform(0.0, 2.0 + 6 * seconds))  # Its start, some cells.
+    for worker in _descendants(process.pid) - {process.pid}:
+      with contextlib.suppress(ProcessLookupError):
+        os.kill(worker, signal.SIGKILL)
+    time.sleep(rng.uniform(0.0, 1.5))
     process.kill()
-    process.wait()
-    records = store.read(folder) if (folder / 'records.jsonl').exists() else []
-    assert records[: len(kept)] == kept  # As they were, to the last digit.
-    kept = records
+    process.communicate()
+    check_kept()
   told, _ = _process(folder, *options).communicate()
   assert f'{2 * num_cases} finished' in told
   killed = _run(folder, overrides=overrides)
-  assert store.read(folder)[: len(kept)] == kept
+  check_kept()
   assert _values(killed) == _values(whole)
   assert _arrays(folder) == _arrays(tmp_path / 'whole')
   assert not (folder / 'checkpoints').exists()
@@ -349,16 +349,11 @@ class _Ray:
 
   def remote(self, **options):
     assert options['max_retries'] == ray_executor.MAX_RETRIES
-
-    def decorate(function):
-      def options_(name):
-        return types.SimpleNamespace(
-          remote=lambda *args: (name, pickle.dumps((function, args)))
-        )
-
-      return types.SimpleNamespace(options=options_)
-
-    return decorate
+    return lambda function: types.SimpleNamespace(
+      options=lambda name: types.SimpleNamespace(
+        remote=lambda *args: (name, pickle.dumps((function, args)))
+      )
+    )
 
   def wait(self, references, num_returns):
     assert num_returns == 1

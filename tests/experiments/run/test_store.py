@@ -56,12 +56,8 @@ def test_half_a_line_is_ignored_and_costs_no_other(size, tmp_path):
 
 def test_a_line_that_is_no_record_is_refused_by_its_number(tmp_path):
   path = tmp_path / 'records.jsonl'
-  for change in (
-    {'status': 'lost'},
-    {'record': 3},
-    {'seed': [0]},
-    {'extra': 1},
-  ):
+  changes = ({'status': 'lost'}, {'record': 3}, {'seed': [0]}, {'extra': 1})
+  for change in changes:
     path.unlink(missing_ok=True)
     store.append(tmp_path, _record())
     with path.open('a') as file:
@@ -141,16 +137,8 @@ def _append_many(folder, case):
 
 
 def test_processes_that_append_at_once_lose_nothing(tmp_path):
-  processes = [
-    multiprocessing.get_context('fork').Process(
-      target=_append_many, args=(tmp_path, name)
-    )
-    for name in 'abc'
-  ]
-  for process in processes:
-    process.start()
-  for process in processes:
-    process.join()
+  with multiprocessing.get_context('fork').Pool(3) as pool:
+    pool.starmap(_append_many, [(tmp_path, name) for name in 'abc'])
   found = {(r.case, r.seed) for r in store.read(tmp_path)}
   assert found == {(name, seed) for name in 'abc' for seed in range(50)}
 
