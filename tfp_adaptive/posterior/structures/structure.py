@@ -35,8 +35,8 @@ _PATH = 'conditional path'
 # With fewer coordinates, a path gains nothing over a dense matrix, and its
 # kernel takes 5 to 10 s to compile.
 _SHORTEST_PATH = 16
-# Structures that the host engine learns.
-ON_HOST = (DENSE, _CONDITIONAL, BENT)
+# Structures that the host engine learns, always with a dense C.
+_ON_HOST = (DENSE, _CONDITIONAL, BENT)
 # A path is tried only if the median absolute rank correlation of adjacent
 # scores exceeds this value and `_STANDARD_ERRORS` standard errors.
 _LEAST_OF_NEIGHBOURS = 0.2
@@ -97,6 +97,11 @@ class Choice(
       )
       found += f'; held-out loss {losses}'
     return found
+
+
+def is_on_host(name, event_size):
+  """Returns whether the host engine learns a structure, by its name."""
+  return name in _ON_HOST and event_size <= _MOST_DENSE
 
 
 def default_matrix(event_size):
@@ -197,8 +202,7 @@ def _tried_map(name, pairs, drivers=(), exponents=()):
     if not len(drivers):
       none = np.full([min(search.MOST_DRIVERS, size - 1)], -1)
       drivers, exponents = search.find(states, scores, none, **form)
-    # With many coordinates, the kernel of a path uses a diagonal matrix.
-    is_dense = name in ON_HOST or size <= _MOST_DENSE
+    is_dense = size <= _MOST_DENSE  # As in `default_matrix`.
     fit = matrix_lib.fit if is_dense else matrix_lib.fit_diagonal
     params = conditional.fit(
       states, scores, drivers, exponents, **form, fit_factor=fit
