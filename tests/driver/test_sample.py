@@ -66,8 +66,10 @@ def test_chains_that_never_moved_are_named():
   kernel = tfpa.adaptive_metropolis(
     spiked, 0, preconditioner=tfpa.preconditioners.cholesky(init_scale=0.5)
   )
-  with pytest.warns(UserWarning, match=r'No move was accepted .* chain 1\.'):
-    run_short(kernel, start, num_results=30)
+  words = r'No move was accepted .* chain 1\.'
+  with pytest.warns(UserWarning, match=words) as told:
+    tfpa.sample(kernel, start, 30, progress=False, seed=1)
+  assert {warning.filename for warning in told} == {__file__}
 
 
 def test_an_ordinary_run_discards_records_and_warns_of_nothing():

@@ -8,7 +8,6 @@ import collections
 import contextlib
 import functools
 import time
-import warnings
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +19,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import random
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.core import stack
 from tfp_adaptive.driver import blocks
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
@@ -221,7 +221,7 @@ def sample_until(
     results = kernel.bootstrap_results(state)
     diagnosis.check_starts(results)
     for message in diagnosis.warnings_before(kernel, state, results):
-      warnings.warn(message, stacklevel=3)
+      run_warnings.warn(message)
     plan = _Plan(
       num_discarded=int(
         max(stack.num_adaptation_steps(kernel), num_burnin_steps)
@@ -477,7 +477,7 @@ def _join(kernel, plan, structure, kept, state, results, seconds):
   for message in diagnosis.warnings_after(
     kernel, states, trace, results, worst
   ):
-    warnings.warn(message, stacklevel=5)
+    run_warnings.warn(message)
   return SampleResult(
     states=states,
     trace=trace,

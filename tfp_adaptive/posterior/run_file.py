@@ -4,13 +4,13 @@ import contextlib
 import hashlib
 import pathlib
 import time
-import warnings
 from typing import Any
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import probe
@@ -123,11 +123,10 @@ class RunFile:
         max_gradients=self._settings.max_gradients,
       )
     except OSError as error:  # Keep the draws, even without a file.
-      warnings.warn(
+      run_warnings.warn(
         f'{self._path} cannot be written ({error.strerror or error}). Draws '
         'made from now on are lost if the call is cut off. Make room for the '
         'file.',
-        stacklevel=2,
       )
     end = time.monotonic()
     self._next = end + max(_SECONDS, _TIMES_ITS_OWN * (end - begin))

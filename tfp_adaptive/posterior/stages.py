@@ -2,12 +2,12 @@
 
 import contextlib
 import time
-import warnings
 
 import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import random
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import folder_lock
 from tfp_adaptive.driver import progress
@@ -122,14 +122,13 @@ class Run:
     if density.note:
       found += f'; not in float64: {density.note}'
     if settings.dtype and density.dtype != settings.dtype:
-      warnings.warn(
+      run_warnings.warn(
         f'The density is computed in {density.dtype.name}, not in '
         f'{settings.dtype.name}: {density.note}.',
-        stacklevel=6,
       )
     wrong = rounding.wrong_gradient(density, starts.rows)
     if wrong:
-      warnings.warn(wrong, stacklevel=6)
+      run_warnings.warn(wrong)
       found += '; its gradient is not that of the density'
     self._note('starts', found, density.num_calls, begin)
     return starts.rows
