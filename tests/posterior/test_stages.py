@@ -18,8 +18,10 @@ from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import stages
 from tfp_adaptive.posterior.engines import host
 from tfp_adaptive.posterior.engines.host import HostEngine
+from tfp_adaptive.posterior.judge import rounding
 from tfp_adaptive.posterior.judge import verdict
 from tfp_adaptive.posterior.plan import Place
+from tfp_adaptive.posterior.starts import arrival
 from tfp_adaptive.posterior.structures import structure
 
 
@@ -300,6 +302,60 @@ def test_an_interrupt_leaves_what_there_is(monkeypatch, is_settled, failed):
   assert posterior.failed == [failed]
   advice = 'continue with' if is_settled else 'give it more time'
   assert f'next: {advice}' in repr(posterior)
+
+
+@pytest.fixture
+def warmed(monkeypatch):
+  """Chains that have adapted: 8 chains, 4 draws, 300 gradients."""
+  draws = np.random.default_rng(0).normal(size=(4, 8, 2))
+  chains = chains_lib.Chains(
+    types.SimpleNamespace(is_settled=True, states=draws[-1]),
+    structure.Choice(*structure.default_matrix(2)),
+    types.SimpleNamespace(dtype=tf.float64),
+    100,
+  )
+  chains.recorded = [(draws, dict(target_log_prob=-np.sum(draws**2, axis=-1)))]
+  chains.num_gradients = 300.0
+  monkeypatch.setattr(chains_lib, 'engine_of', lambda *_: None)
+  monkeypatch.setattr(chains_lib, 'start', lambda *_: chains)
+  monkeypatch.setattr(stages.Run, '_starts', lambda _: draws[0])
+  noise = types.SimpleNamespace(nats=0.0)
+  monkeypatch.setattr(rounding, 'measured', lambda *_: noise)
+  return chains
+
+
+@pytest.mark.parametrize(
+  'owner, name',
+  [
+    (rounding, 'measured'),
+    (arrival, 'lost'),
+    (arrival, 'replaced'),
+    (stages.Run, '_save'),
+  ],
+)
+def test_an_interrupt_after_the_first_warm_up_keeps_its_chains(
+  warmed, monkeypatch, owner, name
+):
+  def interrupted(*args):
+    raise KeyboardInterrupt
+
+  if name == 'replaced':  # All chains but one start again.
+    is_lost = np.arange(8) > 0
+    monkeypatch.setattr(arrival, 'lost', lambda *_: is_lost)
+  monkeypatch.setattr(owner, name, interrupted)
+  run = stages.Run(
+    types.SimpleNamespace(event_size=2),
+    types.SimpleNamespace(
+      num_chains=8, num_draws=100, max_gradients=1e5, checkpoint_dir=None,
+      seed=(0, 1), reports=progress.SILENT, max_seconds=np.inf,
+      jit_compile=False,
+    ),
+  )  # fmt: skip
+  run._with_xla = False, ''
+  chains = run._look()
+  assert chains is warmed
+  assert run._ended_by == 'the user'
+  assert [stage[::2] for stage in run._report] == [('look', 300.0)]
 
 
 def test_a_pace_ends_a_run_in_time(monkeypatch):

@@ -91,17 +91,20 @@ class Run:
     choice = structure.Choice(name, matrix)
     num_steps = plan.look(self._budget(1))
     chains = self._adapt('look', choice, starts, num_steps, 1)
-    for number in _LOOKS_AGAIN:
-      is_lost = chains.is_lost
-      is_paid = plan.may_look_again(self._budget(number), num_steps)
-      if not np.any(is_lost) or not is_paid or self._ended_by:
-        break
-      self._say(f'{self._words(is_lost)}: they start again where others are')
-      state = arrival.replaced(chains.state, is_lost)
-      again = self._adapt('look', choice, state, num_steps, number)
-      chains = again if again.is_settled else chains
-    if not self._ended_by:
-      self._save(chains)
+    try:
+      for number in _LOOKS_AGAIN:
+        is_lost = chains.is_lost
+        is_paid = plan.may_look_again(self._budget(number), num_steps)
+        if not np.any(is_lost) or not is_paid or self._ended_by:
+          break
+        self._say(f'{self._words(is_lost)}: they start again where others are')
+        state = arrival.replaced(chains.state, is_lost)
+        again = self._adapt('look', choice, state, num_steps, number)
+        chains = again if again.is_settled else chains
+      if not self._ended_by:
+        self._save(chains)
+    except KeyboardInterrupt:  # Keep the chains.
+      self._ended_by = self._ended_by or 'the user'
     return chains
 
   def _starts(self):
@@ -242,6 +245,16 @@ class Run:
     )
     self._ended_by = self._ended_by or chains.cut_by
     found = f'{choice.name}, {num_steps} steps'
+    try:
+      found += self._seen(chains)
+    except KeyboardInterrupt:  # Keep the chains, and the steps in the report.
+      self._ended_by = self._ended_by or 'the user'
+    self._note(stage, found, chains.num_gradients, begin)
+    return chains
+
+  def _seen(self, chains):
+    """Measures the noise of the density; returns words on adapted chains."""
+    choice, found = chains.choice, ''
     if modes.is_exchange(choice.part):
       found += f', {choice.part.num_replicas} temperatures: chains stay apart'
     if choice.target_accept_prob != structure.ACCEPT_PROB:
@@ -251,14 +264,13 @@ class Run:
       found += f'; {self._words(is_lost)}'
     if chains.is_settled:
       chains.noise = rounding.measured(
-        density, chains.draws, chains.trace['target_log_prob']
+        self._density, chains.draws, chains.trace['target_log_prob']
       )
       if chains.noise.nats > _NOTABLE_NOISE:
         found += f'; rounding noise of {chains.noise.nats:.2g} nats'
     if chains.cut_by:
       found += f'; cut off by {chains.cut_by}'
-    self._note(stage, found, chains.num_gradients, begin)
-    return chains
+    return found
 
   def _choice(self, chains, attempt):
     """Returns the best structure, or an exchange if chains stay apart.
