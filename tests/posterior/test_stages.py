@@ -202,18 +202,6 @@ def test_what_has_converged_without_it_is_done_with_any_budget(monkeypatch):
   assert run.saved == [Place(0, 'done', False)]
 
 
-def test_an_adaptation_that_fails_costs_no_draws():
-  class Failing(_Short):
-    def _improved(self, chains, attempt):
-      raise tf.errors.ResourceExhaustedError(None, None, 'out of memory')
-
-  run = Failing()
-  run._place = run._place._replace(attempt=2)
-  assert run().converged is False
-  assert str(run._report[-1]).endswith('failed: out of memory')
-  assert run.saved[-1].phase == 'done'
-
-
 def test_what_is_out_of_time_while_it_chooses_chooses_again():
   late = _Short(max_seconds=-1.0)
   assert late().ended_by == '`max_seconds`'
@@ -324,6 +312,21 @@ def warmed(monkeypatch):
   return chains
 
 
+def _begun(folder=None, **problem):
+  """Returns a `Run` that has traced its density."""
+  run = stages.Run(
+    types.SimpleNamespace(event_size=2, **problem),
+    types.SimpleNamespace(
+      num_chains=8, num_draws=100, max_gradients=1e5, checkpoint_dir=folder,
+      seed=(0, 1), reports=progress.SILENT, max_seconds=np.inf,
+      jit_compile=False, min_ess=400.0, identity=dict,
+    ),
+  )  # fmt: skip
+  run._with_xla = False, ''
+  run._density = types.SimpleNamespace(num_calls=100, dtype=tf.float64)
+  return run
+
+
 @pytest.mark.parametrize(
   'owner, name',
   [
@@ -343,19 +346,83 @@ def test_an_interrupt_after_the_first_warm_up_keeps_its_chains(
     is_lost = np.arange(8) > 0
     monkeypatch.setattr(arrival, 'lost', lambda *_: is_lost)
   monkeypatch.setattr(owner, name, interrupted)
-  run = stages.Run(
-    types.SimpleNamespace(event_size=2),
-    types.SimpleNamespace(
-      num_chains=8, num_draws=100, max_gradients=1e5, checkpoint_dir=None,
-      seed=(0, 1), reports=progress.SILENT, max_seconds=np.inf,
-      jit_compile=False,
-    ),
-  )  # fmt: skip
-  run._with_xla = False, ''
+  run = _begun()
   chains = run._look()
   assert chains is warmed
   assert run._ended_by == 'the user'
   assert [stage[::2] for stage in run._report] == [('look', 300.0)]
+
+
+_BENT = structure.Choice(structure.BENT, None, drivers=(0,))
+
+
+def _fail(error):
+  raise error
+
+
+@pytest.mark.parametrize(
+  'error',
+  [
+    tf.errors.ResourceExhaustedError(None, None, 'out of memory'),
+    checkpoint.NotWritten('the disk is full'),
+  ],
+)
+def test_an_adaptation_that_fails_costs_its_gradients_and_no_draws(
+  warmed, monkeypatch, caplog, error
+):
+  run = _begun()
+  engine = types.SimpleNamespace(num_steps=30, cost_of_adapting=3.0)
+  monkeypatch.setattr(run, '_choice', lambda *_: _BENT)
+  monkeypatch.setattr(chains_lib, 'engine_of', lambda *_: engine)
+  monkeypatch.setattr(chains_lib, 'start', lambda *_: _fail(error))
+  with caplog.at_level('DEBUG', 'tfp_adaptive'):
+    assert run._placed(warmed) is warmed
+  assert run._place.phase == 'sample' and not run._ended_by
+  ((name, found, num_gradients, _),) = run._report
+  assert (name, num_gradients) == ('adapt', 90.0)
+  assert found in ('failed: out of memory', 'failed: the disk is full')
+  assert caplog.records[0].exc_info[1] is error
+
+
+def test_files_of_another_run_are_refused_by_an_adaptation(warmed, monkeypatch):
+  run = _begun()
+  monkeypatch.setattr(run, '_choice', lambda *_: _BENT)
+  error = checkpoint.CheckpointError('of another run')
+  monkeypatch.setattr(chains_lib, 'start', lambda *_: _fail(error))
+  with pytest.raises(checkpoint.CheckpointError, match='of another run'):
+    run._placed(warmed)
+
+
+def test_a_choice_that_fails_is_not_called_an_adaptation(warmed, monkeypatch):
+  run = _begun()
+
+  def evaluated(rows):
+    run._density.num_calls += len(rows) // 8
+    raise ValueError('no structure')
+
+  run._density.evaluate = evaluated
+  assert run._placed(warmed) is warmed
+  ((name, found, num_gradients, _),) = run._report
+  assert (name, found) == ('structure', 'failed: no structure')
+  assert num_gradients == 4 and run._place.phase == 'sample'
+
+
+@pytest.mark.parametrize(
+  'error, advice',
+  [
+    (OSError(28, 'No space left on device'), 'Make room for the file.'),
+    (ValueError('the simulator gave up'), 'if the call is cut off.'),
+  ],
+)
+def test_a_file_that_cannot_be_written_ends_no_call(
+  warmed, monkeypatch, tmp_path, error, advice
+):
+  starts = np.zeros([8, 2])
+  run = _begun(tmp_path, draw_starts=lambda *_: starts)
+  monkeypatch.setattr(run_file.saved, 'write', lambda *_, **__: _fail(error))
+  with pytest.warns(UserWarning, match='cannot be written') as found:
+    run._save(warmed)
+  assert str(found[0].message).endswith(advice)
 
 
 def test_a_pace_ends_a_run_in_time(monkeypatch):

@@ -4,7 +4,6 @@ import contextlib
 import time
 
 import numpy as np
-import tensorflow as tf
 
 from tfp_adaptive.core import random
 from tfp_adaptive.core import run_warnings
@@ -45,6 +44,7 @@ class Run:
     self._with_xla = None  # (Whether XLA compiles, words), once chosen.
     self._file = run_file.RunFile(problem, settings)
     self._density = None  # `Density`, once it is traced.
+    self._engine = None  # The engine that adapted last.
 
   def __call__(self):
     """Runs the stages; returns the `Posterior`."""
@@ -149,14 +149,7 @@ class Run:
 
   def _placed(self, chains):
     """Returns chains to sample with, and sets the next place of the run."""
-    attempt, begin = self._place.attempt, time.monotonic()
-    try:
-      found, lacking = self._improved(chains, attempt)
-    except checkpoint.CheckpointError:
-      raise
-    except Exception as error:  # Keep the draws so far.
-      found, lacking = chains, 0.0
-      self._note('adapt', f'failed: {_message(error)}', 0, begin)
+    found, lacking = self._improved(chains, self._place.attempt)
     if self._is_late and found is chains:
       self._ended_by = '`max_seconds`'
     if self._ended_by:
@@ -171,12 +164,20 @@ class Run:
     """Returns (chains, lacking).
 
     The chains have adapted as `plan.adaptation` asks, or are the given chains
-    if no adaptation is needed or affordable. `lacking` is 0, or the number of
-    gradients that must be left for an adaptation that was not affordable.
+    if no adaptation is needed or affordable, or if it fails. `lacking` is 0, or
+    the number of gradients that must be left for an adaptation that was not
+    affordable.
     """
     if self._is_late:
       return chains, 0.0
-    asked = self._choice(chains, attempt)
+    begin = time.monotonic()
+    unnoted = self._density.num_calls - self._spent
+    try:
+      asked = self._choice(chains, attempt)
+    except Exception as error:  # Keep the sampler and the draws so far.
+      unnoted = self._density.num_calls - self._spent - unnoted
+      self._note_failure('structure', error, unnoted, begin)
+      return chains, 0.0
     evidence = plan.Evidence(
       chains.choice,
       asked,
@@ -189,10 +190,33 @@ class Run:
       return chains, 0.0
     if not planned.num_steps:
       return chains, planned.lacking
+    return self._adapted(chains, planned, 2 + attempt), 0.0
+
+  def _adapted(self, chains, planned, number):
+    """Returns chains that have adapted as planned, or those given on failure.
+
+    A file that cannot be written is such a failure. Files of another run are
+    refused.
+    """
+    begin = time.monotonic()
     state = arrival.replaced(chains.state, chains.is_lost)
-    return self._adapt(
-      'adapt', planned.choice, state, planned.num_steps, 2 + attempt
-    ), 0.0
+    try:
+      return self._adapt(
+        'adapt', planned.choice, state, planned.num_steps, number
+      )
+    except Exception as error:  # Keep the draws so far.
+      is_refused = isinstance(error, checkpoint.CheckpointError)
+      if is_refused and not isinstance(error, checkpoint.NotWritten):
+        raise
+      num_steps = self._engine.num_steps if self._engine else 0
+      spent = num_steps and num_steps * self._engine.cost_of_adapting
+      self._note_failure('adapt', error, spent, begin)
+      return chains
+
+  def _note_failure(self, stage, error, num_gradients, begin):
+    progress.explain(f'The stage {stage!r} failed.')
+    found = f'failed: {run_file.message_of(error)}'
+    self._note(stage, found, num_gradients, begin)
 
   def _budget(self, number):
     """Returns the `plan.Budget` for the adaptation of this number."""
@@ -217,11 +241,11 @@ class Run:
   def _adapt(self, stage, choice, starts, num_steps, number):
     """Returns `Chains` of a new kernel that has adapted."""
     settings, begin = self._settings, time.monotonic()
-    most = self._budget(number).max_gradients
+    most, self._engine = self._budget(number).max_gradients, None
     self._file.begin(number)
     self._say(f'{stage}: {choice.name}')
     density = self._density
-    engine = chains_lib.engine_of(
+    self._engine = engine = chains_lib.engine_of(
       density,
       choice,
       starts,
@@ -371,17 +395,16 @@ class Run:
   def _fill_or_keep(self, chains):
     """Fills the chains; if a block fails, they keep their draws so far."""
     try:
-      self._fill(chains, self._spent - self._sampling[0])
+      self._fill(chains)
     except Exception as error:
-      chains.error = _message(error)
+      progress.explain('A block of draws failed.')
+      chains.error = run_file.message_of(error)
       self._ended_by = 'an error'
 
-  def _fill(self, chains, spent_before):
+  def _fill(self, chains):
     """Runs blocks until the chains are full again, or the budget is spent."""
-    is_more = chains.is_full
-    while is_more or not chains.is_full:
-      is_more = False
-      spent = spent_before + chains.num_gradients
+    while True:
+      spent = self._spent + self._stage(chains).num_gradients
       left = self._settings.max_gradients - spent
       if chains.gradients_of_a_block > left:
         self._ended_by = '`max_gradients`'
@@ -400,6 +423,8 @@ class Run:
       chains.run_block(self._seconds_left())
       if self._file.is_due:
         self._save(chains, self._stage(chains))
+      if chains.is_full:
+        return
 
   def _is_brief(self, chains, stage):
     """Whether draws took under half of all gradients, see `plan.is_brief`."""
@@ -451,10 +476,3 @@ class Run:
   def _say(self, line):
     if self._settings.reports.is_shown:
       progress.say(line)
-
-
-def _message(error):
-  """Returns the message of an error in one line."""
-  is_tf = isinstance(error, tf.errors.OpError)
-  text = str(error.message if is_tf else error) or type(error).__name__
-  return ' '.join(text.split())[:300]
