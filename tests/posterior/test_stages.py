@@ -384,6 +384,21 @@ def test_an_adaptation_that_fails_costs_its_gradients_and_no_draws(
   assert caplog.records[0].exc_info[1] is error
 
 
+def test_a_second_warm_up_that_fails_costs_no_chains(warmed, monkeypatch):
+  def adapted(self, stage, choice, starts, num_steps, number):
+    if number > 1:
+      raise checkpoint.NotWritten('the disk is full')
+    return warmed
+
+  run = _begun()
+  monkeypatch.setattr(arrival, 'lost', lambda *_: np.arange(8) > 0)
+  monkeypatch.setattr(stages.Run, '_adapt', adapted)
+  assert run._look() is warmed
+  assert [str(stage.found) for stage in run._report] == [
+    'failed: the disk is full'
+  ] * len(stages._LOOKS_AGAIN)
+
+
 def test_files_of_another_run_are_refused_by_an_adaptation(warmed, monkeypatch):
   run = _begun()
   monkeypatch.setattr(run, '_choice', lambda *_: _BENT)

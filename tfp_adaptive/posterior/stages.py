@@ -98,8 +98,7 @@ class Run:
         if not np.any(is_lost) or not is_paid or self._ended_by:
           break
         self._say(f'{self._words(is_lost)}: they start again where others are')
-        state = arrival.replaced(chains.state, is_lost)
-        again = self._adapt('look', choice, state, num_steps, number)
+        again = self._adapted(chains, 'look', choice, num_steps, number)
         chains = again if again.is_settled else chains
       if not self._ended_by:
         self._save(chains)
@@ -190,10 +189,10 @@ class Run:
       return chains, 0.0
     if not planned.num_steps:
       return chains, planned.lacking
-    return self._adapted(chains, planned, 2 + attempt), 0.0
+    return self._adapted(chains, 'adapt', *planned[:2], 2 + attempt), 0.0
 
-  def _adapted(self, chains, planned, number):
-    """Returns chains that have adapted as planned, or those given on failure.
+  def _adapted(self, chains, stage, choice, num_steps, number):
+    """Returns chains that have adapted again, or those given on failure.
 
     A file that cannot be written is such a failure. Files of another run are
     refused.
@@ -201,16 +200,14 @@ class Run:
     begin = time.monotonic()
     state = arrival.replaced(chains.state, chains.is_lost)
     try:
-      return self._adapt(
-        'adapt', planned.choice, state, planned.num_steps, number
-      )
+      return self._adapt(stage, choice, state, num_steps, number)
     except Exception as error:  # Keep the draws so far.
       is_refused = isinstance(error, checkpoint.CheckpointError)
       if is_refused and not isinstance(error, checkpoint.NotWritten):
         raise
       num_steps = self._engine.num_steps if self._engine else 0
       spent = num_steps and num_steps * self._engine.cost_of_adapting
-      self._note_failure('adapt', error, spent, begin)
+      self._note_failure(stage, error, spent, begin)
       return chains
 
   def _note_failure(self, stage, error, num_gradients, begin):
