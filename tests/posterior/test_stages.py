@@ -251,7 +251,7 @@ def test_what_the_budget_still_pays_for_is_drawn(monkeypatch):
 
 @pytest.mark.nightly
 def test_half_of_the_gradients_are_of_draws(monkeypatch):
-  monkeypatch.setattr(stages.Run, '_is_brief', lambda *_: False)
+  monkeypatch.setattr(stages.Run, '_draws_are_few', lambda *_: False)
   short = _sample(min_ess=400)
   monkeypatch.undo()
   longer = _sample(min_ess=400)

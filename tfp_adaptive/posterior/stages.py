@@ -346,8 +346,8 @@ class Run:
         self._is_unjudged = False
         stage = self._stage(chains)
         # Judging a small model takes longer than drawing.
-        is_brief = self._place.is_brief and self._is_brief(chains, stage)
-        if is_brief and not self._ended_by:
+        runs_on = self._place.runs_on and self._draws_are_few(chains, stage)
+        if runs_on and not self._ended_by:
           continue
         posterior = self._posterior(chains, stage)
       except KeyboardInterrupt:  # Ctrl-C may come while draws are judged.
@@ -355,9 +355,9 @@ class Run:
         stage = self._stage(chains)
         posterior = self._posterior(chains, stage)
       verdict, min_ess = posterior.verdict, self._settings.min_ess
-      is_brief = posterior.converged and self._is_brief(chains, stage)
-      self._place = self._place._replace(is_brief=is_brief)
-      is_done = not verdict.asks_for_draws(min_ess) and not is_brief
+      runs_on = posterior.converged and self._draws_are_few(chains, stage)
+      self._place = self._place._replace(runs_on=runs_on)
+      is_done = not verdict.asks_for_draws(min_ess) and not runs_on
       is_done |= bool(self._ended_by)
       if is_done or (may_adapt and verdict.is_far_from_enough(min_ess)):
         self._report.append(stage)
@@ -365,7 +365,7 @@ class Run:
         return posterior
       self._say(
         'all checks passed, but draws took less than half of the gradients'
-        if is_brief
+        if runs_on
         else 'not enough: ' + '; '.join(posterior.failed)
       )
 
@@ -423,14 +423,14 @@ class Run:
       if chains.is_full:
         return
 
-  def _is_brief(self, chains, stage):
-    """Whether draws took under half of all gradients, see `plan.is_brief`."""
+  def _draws_are_few(self, chains, stage):
+    """Returns `plan.draws_are_few` for the chains as they are."""
     settings, more = self._settings, chains.gradients_to_go_on
     spent = self._spent + stage.num_gradients
     seconds = more * stage.seconds / max(stage.num_gradients, 1.0)
     seconds += time.monotonic() - self._begin
     is_in_time = seconds < settings.max_seconds
-    return plan.is_brief(
+    return plan.draws_are_few(
       chains.gradients_of_draws, spent, more, is_in_time, settings.max_gradients
     )
 

@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
       proposals diverge, or ''.
     most_diverging: The largest share of diverging proposals that passes.
     failed: Sentences, one for each check that failed.
-    is_brief: Whether there are too few draws to judge.
+    is_too_short: Whether there are too few draws to judge.
     still_chains: Indices of the chains that never moved although others did.
   """
 
@@ -58,7 +58,7 @@ class Verdict(NamedTuple):
   most_diverging: float
   failed: list
   still_chains: tuple = ()
-  is_brief: bool = False
+  is_too_short: bool = False
 
   def worst(self, field):
     """Returns (value, name) of the worst coordinate; `None` if all are NaN."""
@@ -116,7 +116,7 @@ class Verdict(NamedTuple):
       return (
         'follow the advice in the failed check above; more draws do not help'
       )
-    if self.is_brief:
+    if self.is_too_short:
       return 'continue with `posterior.more(n)`, or give more time'
     if rhat is None:
       return (
@@ -207,7 +207,7 @@ def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
     len(values) < convergence.FEWEST_RANKED,
   )
   verdict.failed.extend(_not_numbers(names, values))
-  if verdict.is_brief:
+  if verdict.is_too_short:
     number = '1 draw' if len(values) == 1 else f'{len(values)} draws'
     verb = 'is' if len(values) == 1 else 'are'
     verdict.failed.append(f'{number} of each chain {verb} too few to judge')
