@@ -440,6 +440,42 @@ def test_a_file_that_cannot_be_written_ends_no_call(
   assert str(found[0].message).endswith(advice)
 
 
+@pytest.mark.parametrize(
+  'num_chains, num_draws', [(8, 250), (7, 300), (1000, 250), (3000, 3)]
+)
+def test_every_chain_has_an_equal_share_of_the_pairs(
+  warmed, monkeypatch, num_chains, num_draws
+):
+  number, time = np.meshgrid(
+    np.arange(num_chains), np.arange(num_draws), indexing='xy'
+  )
+  draws = np.stack([number, time], axis=-1)
+  warmed.recorded = [(draws, {})]
+  is_finite = lambda rows: (rows[:, 0] != 1) | (rows[:, 1] > 0)
+
+  def evaluate(rows):
+    evaluated.append(rows)
+    return None, np.where(is_finite(rows)[:, None], rows, np.nan)
+
+  def choose(rows, gradients, matrix, diverge, chain):
+    np.testing.assert_array_equal(chain, np.unique(rows[:, 0], True, True)[2])
+    return warmed.choice
+
+  evaluated, run = [], _begun()
+  run._problem.coordinates = ('x', 'y')
+  run._density.evaluate = evaluate
+  for name, value in (
+    ('is_lost', np.zeros(num_chains, bool)),
+    ('matrix', None),
+    ('diverge', False),
+  ):
+    monkeypatch.setattr(chains_lib.Chains, name, value)
+  monkeypatch.setattr(structure, 'choose', choose)
+  run._choose(warmed)
+  _, count = np.unique(evaluated[0][:, 0], return_counts=True)
+  assert len(np.unique(count)) == 1 and 1000 < np.sum(count) <= 3000
+
+
 def test_a_pace_ends_a_run_in_time(monkeypatch):
   clock = [10.0]
   pace = sample_lib._Pace(lambda: clock[0])

@@ -315,8 +315,12 @@ class Run:
     """Chooses the structure from draws and the gradients at these draws."""
     begin, before = time.monotonic(), self._density.num_calls
     by_chain = np.swapaxes(chains.draws, 0, 1)[~chains.is_lost]
-    rows = by_chain.reshape(-1, by_chain.shape[-1])
-    rows = rows[:: -(-len(rows) // plan.NUM_PAIRS)]
+    # All chains have equal shares. Some of very many chains have none.
+    by_chain = by_chain[:: -(-len(by_chain) // plan.NUM_PAIRS)]
+    num_chains, num_draws, size = by_chain.shape
+    by_chain = by_chain[:, :: -(-num_chains * num_draws // plan.NUM_PAIRS)]
+    chain = np.repeat(np.arange(num_chains), by_chain.shape[1])
+    rows = by_chain.reshape(-1, size)
     _, gradients = self._density.evaluate(rows)
     is_finite = np.all(np.isfinite(gradients), axis=-1)
     choice = structure.choose(
@@ -324,7 +328,7 @@ class Run:
       gradients[is_finite],
       chains.matrix,
       chains.diverge,
-      by_chain.shape[0],
+      chain[is_finite],
     )
     found = choice.words(self._problem.coordinates)
     if not np.all(is_finite):
