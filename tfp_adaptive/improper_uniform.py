@@ -40,7 +40,9 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
   depend on the bounds. Use `tfd.Uniform`.
 
   The support is open. A value counts as inside if its inverse under the
-  bijector is finite and `forward` leads back to the value, up to rounding.
+  bijector is finite. For a bijector of single numbers, the value must also lie
+  between the limits of `forward`. For other bijectors, `forward` must lead back
+  to the value, up to rounding.
 
   Example:
     @tfd.JointDistributionCoroutineAutoBatched
@@ -157,9 +159,9 @@ class ImproperUniform(tfd.AutoCompositeTensorDistribution):
     z = self.bijector.inverse(value)
     is_inside &= _all_finite(z, self._unconstrained_shape().rank)
     if not self.bijector.inverse_min_event_ndims:
-      # For single numbers, the inverses of TFP's bijectors are NaN outside,
-      # except that of `tfb.Softsign`.
-      return is_inside
+      is_between = _is_between_limits(self.bijector, value)
+      axes = list(range(-event.rank, 0))
+      return is_inside & tf.reduce_all(is_between, axis=axes)
     # A value outside may have a finite inverse: a vector that does not sum to
     # one still has logarithms. But `forward` does not lead back to such a
     # value.
@@ -199,6 +201,19 @@ def _has_flat_part(law):
     return False
   parts = inner.values() if isinstance(inner, dict) else inner
   return any(_has_flat_part(part) for part in parts)
+
+
+def _is_between_limits(bijector, value):
+  """Returns whether numbers lie between the limits of a map of single numbers.
+
+  The map is monotone, because it is continuous and one-to-one. Its inverse may
+  be finite outside, as that of `tfb.Softsign` is. A limit that is NaN is
+  ignored.
+  """
+  most = tf.fill(tf.shape(value), value.dtype.max)
+  ends = bijector.forward(-most), bijector.forward(most)
+  is_beyond = (value < tf.minimum(*ends)) | (value > tf.maximum(*ends))
+  return ~is_beyond
 
 
 def _all_finite(values, rank):

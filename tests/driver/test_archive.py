@@ -255,6 +255,8 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
     raise OSError(95, 'Operation not supported')
 
   monkeypatch.setattr(folder_lock.fcntl, 'flock', no_locks)
-  with pytest.warns(UserWarning, match='cannot be locked .*not supported'):
+  words = 'cannot be locked .*not supported'
+  with pytest.warns(UserWarning, match=words) as told:
     with folder_lock.held(tmp_path):
       pass
+  assert told[0].filename == __file__

@@ -138,16 +138,15 @@ def _kept():
 
 def test_rows_so_far_are_results_alone():
   kept = _kept()
-  assert kept.rows_so_far() is None
   kept.append(
     [np.zeros([0, 2]), np.arange(4.0)]
   )  # Discarded steps have no states.
-  assert kept.rows_so_far() is None
   states, trace = np.ones([3, 2]), 10.0 + np.arange(3.0)
   kept.append([states, trace])
-  found = kept.rows_so_far()
-  np.testing.assert_array_equal(found[0], states)
-  np.testing.assert_array_equal(found[1], trace)
+  for count in (2, 3):
+    found = kept.rows_so_far(count)
+    np.testing.assert_array_equal(found[0], states[:count])
+    np.testing.assert_array_equal(found[1], trace[:count])
 
 
 def test_an_interrupt_leaves_no_half_of_a_block():
@@ -156,8 +155,8 @@ def test_an_interrupt_leaves_no_half_of_a_block():
   kept.append([np.ones([3, 2]), np.arange(3.0)])
   with pytest.raises(KeyboardInterrupt):
     kept.append([np.full([3, 2], 7.0), _Interrupting()])
-  states, trace = kept.rows_so_far()
-  assert states.shape == (3, 2) and trace.shape == (3,)
+  states, _ = kept.rows_so_far(3)
+  assert kept._num_filled == [3, 7]
   np.testing.assert_array_equal(states, 1.0)
 
 

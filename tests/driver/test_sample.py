@@ -8,6 +8,8 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
+from tfp_adaptive.driver import progress as progress_lib
+from tfp_adaptive.driver import sample as sample_lib
 
 START = np.random.default_rng(4).normal(size=(3, 2))
 
@@ -66,8 +68,10 @@ def test_chains_that_never_moved_are_named():
   kernel = tfpa.adaptive_metropolis(
     spiked, 0, preconditioner=tfpa.preconditioners.cholesky(init_scale=0.5)
   )
-  with pytest.warns(UserWarning, match=r'No move was accepted .* chain 1\.'):
-    run_short(kernel, start, num_results=30)
+  words = r'No move was accepted .* chain 1\.'
+  with pytest.warns(UserWarning, match=words) as told:
+    tfpa.sample(kernel, start, 30, progress=False, seed=1)
+  assert {warning.filename for warning in told} == {__file__}
 
 
 def test_an_ordinary_run_discards_records_and_warns_of_nothing():
@@ -91,3 +95,78 @@ def test_an_ordinary_run_discards_records_and_warns_of_nothing():
   np.testing.assert_allclose(
     run.trace['extra']['sum'], run.states.sum(axis=-1), rtol=1e-12
   )
+
+
+# A run with a time limit, or that continues another.
+
+
+def _until(reports):
+  return sample_lib.sample_until(
+    lambda: float('inf'),
+    _kernel(),
+    tf.constant(START),
+    num_results=20,
+    seed=(1, 2),
+    block_size=5,
+    jit_compile=False,
+    reports=reports,
+  )
+
+
+def test_an_interrupt_after_a_block_leaves_state_step_and_draws_in_one_place(
+  monkeypatch,
+):
+  calls = []
+
+  def fitted(kernel, state, results, step):
+    del kernel, state
+    calls.append(step)
+    if len(calls) == num_calls:
+      raise KeyboardInterrupt
+    return results
+
+  num_calls = None
+  monkeypatch.setattr(sample_lib.block_fits, 'fitted', fitted)
+  whole = _until(progress_lib.SILENT)
+  num_calls = len(calls) - 1  # The last block but one is not reached.
+  calls.clear()
+  with pytest.raises(sample_lib.Cut) as error:
+    _until(progress_lib.SILENT)
+  cut = error.value
+  assert cut.step == 4 + 10 and cut.by_user and len(cut.states) == 10
+  np.testing.assert_array_equal(cut.states, whole.states[:10])
+  np.testing.assert_array_equal(cut.final_state, cut.states[-1])
+  assert len(cut.trace['target_log_prob']) == 10
+
+
+def test_a_callback_hears_the_phase_in_which_a_run_is(monkeypatch):
+  phases = []
+  reports = progress_lib.Reports(
+    is_shown=False, callback=lambda update: phases.append(update.phase)
+  )
+  found = _until(reports)
+  assert phases[0] == 'adapt' and phases[-1] == 'sample'
+  phases.clear()
+
+  def judged(*args):
+    raise AssertionError('judged a block whose judgement nobody reads')
+
+  monkeypatch.setattr(sample_lib.diagnosis, 'worst_coordinates', judged)
+  monkeypatch.setattr(sample_lib.diagnosis, 'warnings_after', judged)
+  start = sample_lib.Start(found.final_state, found.final_kernel_results, 3)
+  more = sample_lib.sample_more(
+    _kernel(), start, 10, 0, 5, jit_compile=False, reports=reports
+  )
+  assert set(phases) == {'sample'} and more.states.shape[0] == 10
+
+
+def test_checks_of_a_folder_are_no_compilation(monkeypatch, tmp_path):
+  clock, describe = [0.0], sample_lib.run_identity.describe
+
+  def slow(*args):
+    clock[0] += 1000.0
+    return describe(*args)
+
+  monkeypatch.setattr(sample_lib.run_identity, 'describe', slow)
+  monkeypatch.setattr(sample_lib.time, 'monotonic', lambda: clock[0])
+  assert run_short(checkpoint_dir=tmp_path).seconds['compile'] == 0.0

@@ -182,6 +182,43 @@ def test_an_exchange_that_reached_not_all_chains_has_not_converged(
   )
 
 
+@pytest.mark.parametrize('most_dense', [16, 15])
+def test_the_host_learns_a_matrix_of_the_structure_that_the_kernel_has(
+  most_dense, monkeypatch
+):
+  monkeypatch.setattr(structure, '_MOST_DENSE', most_dense)
+  size, on_host = 16, []
+  for name, build in structure._builders(size).items():
+    choice = structure.Choice(name, build())
+    part = chains_lib._part_on_host(choice, size, 50)
+    params = choice.part.init(size, tf.float64, tf.ones([], tf.float64))
+    if part is not None:
+      on_host.append(name)
+      factor = params if part.is_matrix else params.factor
+      assert factor.shape == part.factor.shape == (size, size)
+  assert bool(on_host) == (size <= most_dense)
+
+
+def test_the_kernel_of_a_map_in_many_coordinates_takes_a_step(monkeypatch):
+  monkeypatch.setattr(structure, '_MOST_DENSE', 1)
+  problem = problem_lib.of_density(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
+    tf.TensorSpec([2], tf.float64),
+    None,
+    4,
+  )
+  density = density_lib.Density(problem, 4)
+  build = structure._builders(2)[structure.BENT]
+  choice = structure.Choice(structure.BENT, build())
+  starts = np.random.default_rng(0).normal(size=(4, 2))
+  engine = chains_lib.engine_of(density, choice, starts, [1, 2], 0, False)
+  chains = chains_lib.start(engine, choice, density, 2, recorded.Options())
+  states = tf.constant(chains.state)
+  results = chains.kernel.bootstrap_results(states)
+  moved, _ = chains.kernel.one_step(states, results, seed=[1, 2])
+  assert moved.shape == states.shape and np.all(np.isfinite(moved))
+
+
 def _copied(chains):
   copy = object.__new__(chains_lib.Chains)
   copy.__dict__.update(chains.__dict__)

@@ -132,6 +132,7 @@ _WRAPPED = dict(
     [1, 3, 5],
   ),
   exp_of_normal=(lambda x: tfb.Exp()(tfd.Normal(x, 1.0)), -1.0, 2.0),
+  softsign_of_normal=(lambda x: tfb.Softsign()(tfd.Normal(x, 1.0)), 2.0, 0.5),
   shift_of_exponential=(lambda x: tfb.Shift(2.0)(tfd.Exponential(x)), 1.5, 2.5),
   absolute=(lambda x: tfb.AbsoluteValue()(tfd.Normal(x, 1.0)), -1.0, 1.0),
   hidden_markov=(_hidden, _HALF, _COUNTS),

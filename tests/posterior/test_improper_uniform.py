@@ -50,6 +50,28 @@ _SUPPORTS = {
     [0.5, 2.5],
     [[0.5, 0.5], [2.5, 2.5]],
   ),
+  'softsign': ((), tfb.Softsign, -0.9, [-5.0, -1.0, 1.0, 1.01, 2.0]),
+  'shifted softsign': (
+    [2],
+    lambda: tfb.Chain([tfb.Shift(1e3), tfb.Scale(-2.0), tfb.Softsign()]),
+    [998.5, 1000.0],
+    [[998.5, 1002.5], [997.0, 1000.0]],
+  ),
+  'exp of softsign': (
+    (),
+    lambda: tfb.Chain([tfb.Exp(), tfb.Softsign()]),
+    2.0,
+    [0.2, 3.0, -1.0],
+  ),
+  'tanh': ((), tfb.Tanh, -0.9, [-2.0, 2.0]),
+  'normal cdf': ((), tfb.NormalCDF, 0.9, [-0.5, 2.0]),
+  'clip': ((), lambda: tfb.SoftClip(-1.0, 2.0), 1.5, [-1.1, 2.1]),
+  'below zero': (
+    (),
+    lambda: tfb.Chain([tfb.Scale(-2.0), tfb.Exp()]),
+    -0.1,
+    [0.1],
+  ),
   'above a bound': (
     (),
     lambda: tfb.Chain([tfb.Shift(2.0), tfb.Exp()]),
@@ -101,6 +123,22 @@ def test_the_density_is_one_inside_and_zero_outside(name, jit_compile):
   points = law.sample([4, 3], seed=(0, 1))
   assert points.shape[2:] == law.event_shape
   np.testing.assert_array_equal(log_prob(points), np.zeros([4, 3]))
+
+
+_OF_REALS = {
+  'sinh': tfb.Sinh,
+  'inverse of sinh': lambda: tfb.Invert(tfb.Sinh()),
+  'sinh-arcsinh': lambda: tfb.SinhArcsinh(skewness=0.5),
+  'cube': lambda: tfb.Power(3.0),
+}
+
+
+@pytest.mark.parametrize('name', _OF_REALS)
+def test_bijectors_onto_all_numbers_leave_none_out(name):
+  values = tf.constant([-80.0, -5.0, 0.0, 1e-3, 0.2, 5.0, 80.0])
+  np.testing.assert_array_equal(
+    Flat((), _OF_REALS[name]()).log_prob(values), np.zeros([7])
+  )
 
 
 @pytest.mark.parametrize('name', ['reals', 'vector', 'positive', 'softplus'])
@@ -566,3 +604,32 @@ def test_values_near_zero_are_inside_whatever_the_offset(name):
   np.testing.assert_array_equal(flat.log_prob(np.float32(values)), 0.0)
   if name == 'ordered':
     assert float(flat.log_prob(np.float32([1.0, -1.0, 2.0]))) == -np.inf
+
+
+@pytest.mark.parametrize('is_joint', [True, False])
+@pytest.mark.parametrize(
+  'make, shape, outside',
+  [(tfb.Softsign, [], 2.0), (tfb.SoftmaxCentered, [3], [0.2, 0.3, 0.8])],
+)
+def test_starts_outside_whose_inverse_is_finite_are_refused(
+  is_joint, make, shape, outside
+):
+  bijector = make()
+  inside = bijector.forward(tf.zeros(bijector.inverse_event_shape(shape)))
+  for last in (inside, outside):
+    init = dict(x=np.stack([inside, inside, inside, last]))
+    if is_joint:
+      model = tfd.JointDistributionNamedAutoBatched(
+        dict(x=Flat(shape, bijector), y=lambda x: tfd.Normal(x, 1.0))
+      )
+      arguments = model, dict(y=tf.zeros(shape)), init, 4
+      of = problem_lib.of_joint
+    else:
+      init['x'] = tf.constant(init['x'], tf.float32)
+      arguments = (lambda p: p['x']), init, dict(x=bijector), 4
+      of = problem_lib.of_density
+    if last is inside:
+      of(*arguments)
+      continue
+    with pytest.raises(ValueError, match='for chain 3, outside of the support'):
+      of(*arguments)

@@ -137,8 +137,8 @@ def test_a_larger_budget_tries_again_what_was_left_out():
 
 
 def test_draws_are_brief_until_half_of_the_gradients_are_theirs():
-  assert plan.is_brief(900.0, 2000.0, 1000.0, True, 1e5)
-  assert not plan.is_brief(1000.0, 2000.0, 1000.0, True, 1e5)
+  assert plan.draws_are_few(900.0, 2000.0, 1000.0, True, 1e5)
+  assert not plan.draws_are_few(1000.0, 2000.0, 1000.0, True, 1e5)
   # Neither what is not paid for nor what there is no time for.
-  assert not plan.is_brief(900.0, 2000.0, 1000.0, True, 2999.0)
-  assert not plan.is_brief(900.0, 2000.0, 1000.0, False, 1e5)
+  assert not plan.draws_are_few(900.0, 2000.0, 1000.0, True, 2999.0)
+  assert not plan.draws_are_few(900.0, 2000.0, 1000.0, False, 1e5)

@@ -18,8 +18,10 @@ from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import stages
 from tfp_adaptive.posterior.engines import host
 from tfp_adaptive.posterior.engines.host import HostEngine
+from tfp_adaptive.posterior.judge import rounding
 from tfp_adaptive.posterior.judge import verdict
 from tfp_adaptive.posterior.plan import Place
+from tfp_adaptive.posterior.starts import arrival
 from tfp_adaptive.posterior.structures import structure
 
 
@@ -200,18 +202,6 @@ def test_what_has_converged_without_it_is_done_with_any_budget(monkeypatch):
   assert run.saved == [Place(0, 'done', False)]
 
 
-def test_an_adaptation_that_fails_costs_no_draws():
-  class Failing(_Short):
-    def _improved(self, chains, attempt):
-      raise tf.errors.ResourceExhaustedError(None, None, 'out of memory')
-
-  run = Failing()
-  run._place = run._place._replace(attempt=2)
-  assert run().converged is False
-  assert str(run._report[-1]).endswith('failed: out of memory')
-  assert run.saved[-1].phase == 'done'
-
-
 def test_what_is_out_of_time_while_it_chooses_chooses_again():
   late = _Short(max_seconds=-1.0)
   assert late().ended_by == '`max_seconds`'
@@ -261,7 +251,7 @@ def test_what_the_budget_still_pays_for_is_drawn(monkeypatch):
 
 @pytest.mark.nightly
 def test_half_of_the_gradients_are_of_draws(monkeypatch):
-  monkeypatch.setattr(stages.Run, '_is_brief', lambda *_: False)
+  monkeypatch.setattr(stages.Run, '_draws_are_few', lambda *_: False)
   short = _sample(min_ess=400)
   monkeypatch.undo()
   longer = _sample(min_ess=400)
@@ -300,6 +290,190 @@ def test_an_interrupt_leaves_what_there_is(monkeypatch, is_settled, failed):
   assert posterior.failed == [failed]
   advice = 'continue with' if is_settled else 'give it more time'
   assert f'next: {advice}' in repr(posterior)
+
+
+@pytest.fixture
+def warmed(monkeypatch):
+  """Chains that have adapted: 8 chains, 4 draws, 300 gradients."""
+  draws = np.random.default_rng(0).normal(size=(4, 8, 2))
+  chains = chains_lib.Chains(
+    types.SimpleNamespace(is_settled=True, states=draws[-1]),
+    structure.Choice(*structure.default_matrix(2)),
+    types.SimpleNamespace(dtype=tf.float64),
+    100,
+  )
+  chains.recorded = [(draws, dict(target_log_prob=-np.sum(draws**2, axis=-1)))]
+  chains.num_gradients = 300.0
+  monkeypatch.setattr(chains_lib, 'engine_of', lambda *_: None)
+  monkeypatch.setattr(chains_lib, 'start', lambda *_: chains)
+  monkeypatch.setattr(stages.Run, '_starts', lambda _: draws[0])
+  noise = types.SimpleNamespace(nats=0.0)
+  monkeypatch.setattr(rounding, 'measured', lambda *_: noise)
+  return chains
+
+
+def _begun(folder=None, **problem):
+  """Returns a `Run` that has traced its density."""
+  run = stages.Run(
+    types.SimpleNamespace(event_size=2, **problem),
+    types.SimpleNamespace(
+      num_chains=8, num_draws=100, max_gradients=1e5, checkpoint_dir=folder,
+      seed=(0, 1), reports=progress.SILENT, max_seconds=np.inf,
+      jit_compile=False, min_ess=400.0, identity=dict,
+    ),
+  )  # fmt: skip
+  run._with_xla = False, ''
+  run._density = types.SimpleNamespace(num_calls=100, dtype=tf.float64)
+  return run
+
+
+@pytest.mark.parametrize(
+  'owner, name',
+  [
+    (rounding, 'measured'),
+    (arrival, 'lost'),
+    (arrival, 'replaced'),
+    (stages.Run, '_save'),
+  ],
+)
+def test_an_interrupt_after_the_first_warm_up_keeps_its_chains(
+  warmed, monkeypatch, owner, name
+):
+  def interrupted(*args):
+    raise KeyboardInterrupt
+
+  if name == 'replaced':  # All chains but one start again.
+    is_lost = np.arange(8) > 0
+    monkeypatch.setattr(arrival, 'lost', lambda *_: is_lost)
+  monkeypatch.setattr(owner, name, interrupted)
+  run = _begun()
+  chains = run._look()
+  assert chains is warmed
+  assert run._ended_by == 'the user'
+  assert [stage[::2] for stage in run._report] == [('look', 300.0)]
+
+
+_BENT = structure.Choice(structure.BENT, None, drivers=(0,))
+
+
+def _fail(error):
+  raise error
+
+
+@pytest.mark.parametrize(
+  'error',
+  [
+    tf.errors.ResourceExhaustedError(None, None, 'out of memory'),
+    checkpoint.NotWritten('the disk is full'),
+  ],
+)
+def test_an_adaptation_that_fails_costs_its_gradients_and_no_draws(
+  warmed, monkeypatch, caplog, error
+):
+  run = _begun()
+  engine = types.SimpleNamespace(num_steps=30, cost_of_adapting=3.0)
+  monkeypatch.setattr(run, '_choice', lambda *_: _BENT)
+  monkeypatch.setattr(chains_lib, 'engine_of', lambda *_: engine)
+  monkeypatch.setattr(chains_lib, 'start', lambda *_: _fail(error))
+  with caplog.at_level('DEBUG', 'tfp_adaptive'):
+    assert run._placed(warmed) is warmed
+  assert run._place.phase == 'sample' and not run._ended_by
+  ((name, found, num_gradients, _),) = run._report
+  assert (name, num_gradients) == ('adapt', 90.0)
+  assert found in ('failed: out of memory', 'failed: the disk is full')
+  assert caplog.records[0].exc_info[1] is error
+
+
+def test_a_second_warm_up_that_fails_costs_no_chains(warmed, monkeypatch):
+  def adapted(self, stage, choice, starts, num_steps, number):
+    if number > 1:
+      raise checkpoint.NotWritten('the disk is full')
+    return warmed
+
+  run = _begun()
+  monkeypatch.setattr(arrival, 'lost', lambda *_: np.arange(8) > 0)
+  monkeypatch.setattr(stages.Run, '_adapt', adapted)
+  assert run._look() is warmed
+  assert [str(stage.found) for stage in run._report] == [
+    'failed: the disk is full'
+  ] * len(stages._LOOKS_AGAIN)
+
+
+def test_files_of_another_run_are_refused_by_an_adaptation(warmed, monkeypatch):
+  run = _begun()
+  monkeypatch.setattr(run, '_choice', lambda *_: _BENT)
+  error = checkpoint.CheckpointError('of another run')
+  monkeypatch.setattr(chains_lib, 'start', lambda *_: _fail(error))
+  with pytest.raises(checkpoint.CheckpointError, match='of another run'):
+    run._placed(warmed)
+
+
+def test_a_choice_that_fails_is_not_called_an_adaptation(warmed, monkeypatch):
+  run = _begun()
+
+  def evaluated(rows):
+    run._density.num_calls += len(rows) // 8
+    raise ValueError('no structure')
+
+  run._density.evaluate = evaluated
+  assert run._placed(warmed) is warmed
+  ((name, found, num_gradients, _),) = run._report
+  assert (name, found) == ('structure', 'failed: no structure')
+  assert num_gradients == 4 and run._place.phase == 'sample'
+
+
+@pytest.mark.parametrize(
+  'error, advice',
+  [
+    (OSError(28, 'No space left on device'), 'Make room for the file.'),
+    (ValueError('the simulator gave up'), 'if the call is cut off.'),
+  ],
+)
+def test_a_file_that_cannot_be_written_ends_no_call(
+  warmed, monkeypatch, tmp_path, error, advice
+):
+  starts = np.zeros([8, 2])
+  run = _begun(tmp_path, draw_starts=lambda *_: starts)
+  monkeypatch.setattr(run_file.saved, 'write', lambda *_, **__: _fail(error))
+  with pytest.warns(UserWarning, match='cannot be written') as found:
+    run._save(warmed)
+  assert str(found[0].message).endswith(advice)
+
+
+@pytest.mark.parametrize(
+  'num_chains, num_draws', [(8, 250), (7, 300), (1000, 250), (3000, 3)]
+)
+def test_every_chain_has_an_equal_share_of_the_pairs(
+  warmed, monkeypatch, num_chains, num_draws
+):
+  number, time = np.meshgrid(
+    np.arange(num_chains), np.arange(num_draws), indexing='xy'
+  )
+  draws = np.stack([number, time], axis=-1)
+  warmed.recorded = [(draws, {})]
+  is_finite = lambda rows: (rows[:, 0] != 1) | (rows[:, 1] > 0)
+
+  def evaluate(rows):
+    evaluated.append(rows)
+    return None, np.where(is_finite(rows)[:, None], rows, np.nan)
+
+  def choose(rows, gradients, matrix, diverge, chain):
+    np.testing.assert_array_equal(chain, np.unique(rows[:, 0], True, True)[2])
+    return warmed.choice
+
+  evaluated, run = [], _begun()
+  run._problem.coordinates = ('x', 'y')
+  run._density.evaluate = evaluate
+  for name, value in (
+    ('is_lost', np.zeros(num_chains, bool)),
+    ('matrix', None),
+    ('diverge', False),
+  ):
+    monkeypatch.setattr(chains_lib.Chains, name, value)
+  monkeypatch.setattr(structure, 'choose', choose)
+  run._choose(warmed)
+  _, count = np.unique(evaluated[0][:, 0], return_counts=True)
+  assert len(np.unique(count)) == 1 and 1000 < np.sum(count) <= 3000
 
 
 def test_a_pace_ends_a_run_in_time(monkeypatch):

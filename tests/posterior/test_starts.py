@@ -173,6 +173,24 @@ def test_a_small_term_that_mixes_chains_is_told_beside_a_large_one(dtype):
     _check(mixed, given)
 
 
+def test_warnings_name_the_line_that_called_the_library():
+  @tf.custom_gradient
+  def log_prob(x):  # Chains are mixed, and the gradient has a wrong factor.
+    value = 1e6 * _normal(x) - 100.0 * tf.reduce_sum(x**2)
+    return value, lambda upstream: -3e6 * upstream[:, None] * x
+
+  with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter('always')
+    tfpa.sample_posterior(
+      log_prob, num_chains=4, init=tf.TensorSpec([_SIZE], tf.float64),
+      jit_compile=False, progress=False, max_seconds=1e-6, max_gradients=5000,
+    )  # fmt: skip
+  words = [str(warning.message) for warning in found]
+  assert len(words) == 2
+  assert 'mixes chains' in words[0] and 'gradient' in words[1]
+  assert {warning.filename for warning in found} == {__file__}
+
+
 def test_a_gradient_that_is_not_finite_is_told_from_a_density():
   half = lambda x: (
     _normal(x)

@@ -75,10 +75,28 @@ def test_every_chain_is_in_both_halves_of_the_pairs(num_chains, monkeypatch):
   # If there are very many chains, some have no pair.
   chain = np.floor(np.arange(400) * num_chains / 400)
   rows = np.stack([chain, chain], axis=-1)
-  structure.choose(rows, rows, num_chains=num_chains)
+  structure.choose(rows, rows, chain=chain)
   for half in halves[:2]:
     assert num_chains > 200 or set(half[:, 0]) == set(range(num_chains))
     assert len(half) == pytest.approx(len(rows) / 2, rel=0.1)
+
+
+def test_blocks_of_pairs_do_not_straddle_chains():
+  # The second of three chains has lost most of its pairs.
+  chain = np.repeat([0, 1, 2], [250, 31, 250])
+  is_held_out = structure._is_held_out(chain)
+  for number in range(3):
+    own = is_held_out[chain == number]
+    assert not own[0] and own[-1] and abs(np.mean(own) - 0.5) < 0.05
+  # Equal chains that divide 16 have the blocks of all pairs together.
+  for num_chains in (1, 2, 4, 8, 16):
+    chain = np.repeat(np.arange(num_chains), 112)
+    count = len(chain)
+    num_blocks = max(16, 2 * num_chains)
+    np.testing.assert_array_equal(
+      structure._is_held_out(chain),
+      np.arange(count) * num_blocks // count % 2 == 1,
+    )
 
 
 @pytest.mark.full

@@ -344,6 +344,15 @@ def test_a_step_costs_those_of_the_replicas(reference):
     assert cost.gradient == expected[reference]
 
 
+@pytest.mark.parametrize('reference', _REFERENCES)
+def test_a_step_of_samplers_without_gradients_costs_none(reference):
+  kernel = _kernel(reference, kernel_fn=tfpa.adaptive_metropolis)
+  cost = tfpa.cost_per_step(kernel, adapting=True)
+  assert cost.gradient == 0
+  expected = {'none': 3, 'density': 3 + 1, 'law': 2 + 1}
+  assert cost.target == expected[reference]
+
+
 # Temperatures that move, what is counted at each, and whose step it is.
 
 

@@ -1,10 +1,32 @@
 """Warnings about a run that several kernels and the driver share."""
 
+import sys
+import warnings
+
 import numpy as np
 
 _FEWEST_DECISIONS = 500  # With fewer decisions the acceptance rate is noise.
 _WIDEST_MISS = 0.15  # A larger error of the acceptance rate gets a warning.
 _MOST_NAMES = 10
+# A warning never names a line of these modules.
+_INSIDE = (__name__.partition('.')[0], 'contextlib')
+
+
+def warn(message):
+  """Warns at the line outside of the library that called it.
+
+  Python shows a warning once for each line. A line of the library would
+  therefore hide the warnings of all later calls.
+  """
+  level, frame = 2, sys._getframe(1)
+  while frame.f_back and _room(frame) in _INSIDE:
+    level, frame = level + 1, frame.f_back
+  warnings.warn(message, stacklevel=level)
+
+
+def _room(frame):
+  """Returns the name of the package to which the code of a frame belongs."""
+  return frame.f_globals.get('__name__', '').partition('.')[0]
 
 
 def acceptance(accepted, target, may_exceed_target=False):

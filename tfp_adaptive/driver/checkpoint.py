@@ -26,6 +26,10 @@ class CheckpointError(ValueError):
   """The message says why a checkpoint cannot be resumed or written."""
 
 
+class NotWritten(CheckpointError):
+  """A file cannot be written, for example because the disk is full."""
+
+
 class Checkpoint:
   """Reads and writes a checkpoint folder; `run` is the identity of its run."""
 
@@ -121,11 +125,11 @@ class State:
 
 @contextlib.contextmanager
 def writing(path):
-  """Turns an error of the disk into a `CheckpointError`."""
+  """Turns an error of the disk into `NotWritten`."""
   try:
     yield
   except OSError as error:
-    raise CheckpointError(
+    raise NotWritten(
       f'{path} cannot be written ({error.strerror or error}). Earlier blocks '
       'are kept. Make room for this one, and call again with the same '
       'arguments to continue.'

@@ -9,7 +9,8 @@ import pathlib
 import socket
 import stat
 import sys
-import warnings
+
+from tfp_adaptive.core import run_warnings
 
 try:
   import fcntl
@@ -94,10 +95,9 @@ def _lock(file, folder):
       'ends, stop it, or write to another folder.'
     ) from None
   except OSError as error:
-    warnings.warn(
+    run_warnings.warn(
       f'{str(folder)!r} cannot be locked ({error.strerror}): make sure that no '
       'other run writes to it.',
-      stacklevel=5,
     )
 
 

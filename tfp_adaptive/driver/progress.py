@@ -61,6 +61,11 @@ def say(line: str) -> None:
   _LOGGER.info('%s', line)
 
 
+def explain(line):
+  """Logs a line and the traceback of the present error at level DEBUG."""
+  _LOGGER.debug('%s', line, exc_info=True)
+
+
 class _OnStderr(logging.Handler):
   """Writes to stderr if the program has not set up logging."""
 

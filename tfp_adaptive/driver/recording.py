@@ -64,13 +64,11 @@ class InMemory:
     """Returns (worst coordinates, thinning of their draws) from `make()`."""
     return make()
 
-  def rows_so_far(self):
-    """Returns the results so far as a flat list, or `None` without results."""
-    if self._arrays is None or not self._num_filled[0]:
-      return None
+  def rows_so_far(self, num_results):
+    """Returns the first results as a flat list."""
     return [
-      array[self._length(i) - self._num_results : filled]
-      for i, (array, filled) in enumerate(zip(self._arrays, self._num_filled))
+      array[self._length(i) - self._num_results :][:num_results]
+      for i, array in enumerate(self._arrays)
     ]
 
   def columns(self):

@@ -35,8 +35,9 @@ class SampleResult(NamedTuple):
     adaptation_trace: The trace of the discarded steps.
     final_state: Last state, Tensors.
     final_kernel_results: Last kernel results, Tensors: what was learned.
-    seconds: dict of wall times `compile`, `adaptation`, `sampling`. The times
-      of a resumed run include those before it was cut off.
+    seconds: dict of wall times `compile`, `adaptation`, `sampling`. `compile`
+      does not include checks of a folder. The times of a resumed run include
+      those before it was cut off.
     run: dict of facts about the run: `kernel`, its name; the numbers of steps
       `num_discarded`, `num_adaptation_steps` and `steps_per_result`;
       `num_gradients` of each chain, adaptation included, `None` if unknown;

@@ -7,9 +7,9 @@ records, and `diagnosis.py` warns.
 import contextlib
 import functools
 import time
-import warnings
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ import tensorflow_probability as tfp
 
 from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import random
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.core import stack
 from tfp_adaptive.driver import blocks
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
@@ -207,7 +208,7 @@ def sample_until(seconds_left, given):
     results = given.kernel.bootstrap_results(state)
     diagnosis.check_starts(results)
     for message in diagnosis.warnings_before(given.kernel, state, results):
-      warnings.warn(message, stacklevel=3)
+      run_warnings.warn(message)
     num_adapting = stack.num_adaptation_steps(given.kernel)
     plan = _Plan(
       num_discarded=int(max(num_adapting, given.num_burnin_steps)),
@@ -233,7 +234,9 @@ def sample_more(given, results):
   """
   plan = _Plan(0, given.num_results, 1 + given.num_steps_between_results)
   progress = progress_lib.Progress(plan.num_steps, given.reports, is_kept=False)
-  return _run_blocks(given, plan, given.init_state, results, progress)
+  return _run_blocks(
+    given, plan, given.init_state, results, progress, is_judged=False
+  )
 
 
 class _Plan(NamedTuple):
@@ -255,19 +258,50 @@ class _Plan(NamedTuple):
     While several shards adapt, it ends at their next merge, whatever
     `block_size` is.
     """
-    if step < self.num_discarded:
+    phase = self.phase(step)
+    if phase == 'adapt':
       if self.num_shards > 1:
         block_size = shards.next_merge(step) - step
       ends = [self.num_discarded, *(end for end in fit_steps if end > step)]
-      return 'adapt', min(block_size, min(ends) - step), 1
+      return phase, min(block_size, min(ends) - step), 1
     left = (self.num_steps - step) // self.steps_per_result
-    return 'sample', min(block_size, left), self.steps_per_result
+    return phase, min(block_size, left), self.steps_per_result
+
+  def phase(self, step):
+    """Returns 'adapt' or 'sample', the phase that continues at `step`."""
+    return 'adapt' if step < self.num_discarded else 'sample'
+
+  def num_results_at(self, step):
+    """Returns how many results there are after `step` steps."""
+    return max(0, step - self.num_discarded) // self.steps_per_result
+
+
+class _Reached(NamedTuple):
+  """What a run has reached.
+
+  It changes in one statement, so that an interrupt leaves no state without its
+  step.
+  """
+
+  state: Any
+  results: Any
+  step: int
 
 
 def _run_blocks(
-  given, plan, state, results, progress, devices=(), seconds_left=None
+  given,
+  plan,
+  state,
+  results,
+  progress,
+  devices=(),
+  seconds_left=None,
+  is_judged=True,
 ):
-  """Runs all blocks, and joins their records."""
+  """Runs all blocks, and joins their records.
+
+  If not `is_judged`, nothing is diagnosed, and no warning appears.
+  """
   kernel, trace_fn = given.kernel, given.trace_fn
   seed = random.sanitize(given.seed)
   structure = (state, _trace_fn(kernel, trace_fn)(state, results))
@@ -278,7 +312,7 @@ def _run_blocks(
     program = shards.Sharded(
       kernel, program, devices, plan.num_discarded, block_size, parts
     )
-  start, identity = time.monotonic(), None
+  identity = None
   if given.checkpoint_dir is not None or given.draws_dir is not None:
     described = program.describe(state, results, seed, *_counts(0, 0, 1))
     identity = run_identity.describe(
@@ -286,30 +320,33 @@ def _run_blocks(
     )
   kept = _kept(given, plan, structure, block_size, identity)
   fit_steps = block_fits.steps(kernel)
-  state, results, step, seconds = _loaded(kept, state, results)
+  now, seconds = _loaded(kept, state, results)
   pace = _Pace(seconds_left)
 
   def cut(by_user):
-    recorded = _recorded(kernel, structure, kept, state, results)
-    return Cut(recorded, state, results, step, by_user)
+    num_results = plan.num_results_at(now.step)
+    recorded = _recorded(kernel, structure, kept, now, num_results)
+    return Cut(recorded, *now, by_user)
 
   with progress, pace.interrupts(cut):
-    if step < plan.num_steps:
+    if now.step < plan.num_steps:
       pace.check()
+      start = time.monotonic()
       with progress.compiling():
-        program.run(state, results, seed, *_counts(step, 0, 1))
+        program.run(*now[:2], seed, *_counts(now.step, 0, 1))
       seconds['compile'] += time.monotonic() - start
-    progress.update(step, 'adapt', None)
-    while step < plan.num_steps:
-      phase, num_rows, thin = plan.next_block(step, block_size, fit_steps)
+    progress.update(now.step, plan.phase(now.step), None)
+    while now.step < plan.num_steps:
+      phase, num_rows, thin = plan.next_block(now.step, block_size, fit_steps)
       num_rows = pace.rows(num_rows, thin)
       start = time.monotonic()
       state, results, recorded = program.run(
-        state, results, seed, *_counts(step, num_rows, thin)
+        *now[:2], seed, *_counts(now.step, num_rows, thin)
       )
       block = kept.append(_rows(recorded, phase, num_rows))
-      step += num_rows * thin
+      step = now.step + num_rows * thin
       results = block_fits.fitted(kernel, state, results, step)
+      now = _Reached(state, results, step)
       seconds[phase] += time.monotonic() - start
       pace.took(num_rows * thin, time.monotonic() - start)
       leaves = tf.nest.flatten((state, results), expand_composites=True)
@@ -317,7 +354,7 @@ def _run_blocks(
       progress.update(step, phase, diagnosis.accept_rate(structure, block))
       # Memory of this block is released before the next block.
       del block, recorded
-  return _join(kernel, plan, structure, kept, state, results, seconds)
+  return _join(kernel, plan, structure, kept, now, seconds, is_judged)
 
 
 class _OutOfTime(Exception):
@@ -365,12 +402,12 @@ class _Pace:
       raise cut(isinstance(error, KeyboardInterrupt)) from error
 
 
-def _recorded(kernel, structure, kept, state, results):
+def _recorded(kernel, structure, kept, now, num_results):
   """Returns draws and trace so far; without draws, the last state."""
-  rows = kept.rows_so_far()
-  if rows is not None:
+  if num_results:
+    rows = kept.rows_so_far(num_results)
     return tf.nest.pack_sequence_as(structure, rows)
-  one = state, _trace_fn(kernel, None)(state, results)
+  one = now.state, _trace_fn(kernel, None)(now.state, now.results)
   return tf.nest.map_structure(lambda leaf: np.asarray(leaf)[np.newaxis], one)
 
 
@@ -387,17 +424,18 @@ def _rows(recorded, phase, num_rows):
 
 
 def _loaded(kept, state, results):
-  """Returns state, results, step and seconds from which a run resumes."""
+  """Returns what a run has `_Reached` from which it resumes, and seconds."""
   loaded = kept.load()
   if not loaded:
-    return state, results, 0, dict(compile=0.0, adapt=0.0, sample=0.0)
+    seconds = dict(compile=0.0, adapt=0.0, sample=0.0)
+    return _Reached(state, results, 0), seconds
   leaves, step, seconds = loaded
   state, results = tf.nest.pack_sequence_as(
     (state, results),
     [tf.convert_to_tensor(leaf) for leaf in leaves],
     expand_composites=True,
   )
-  return state, results, step, seconds
+  return _Reached(state, results, step), seconds
 
 
 def _kept(given, plan, structure, block_size, identity):
@@ -427,29 +465,31 @@ def _counts(*values):
   return [tf.constant(value, tf.int32) for value in values]
 
 
-def _join(kernel, plan, structure, kept, state, results, seconds):
+def _join(kernel, plan, structure, kept, now, seconds, is_judged):
   (_, adaptation_trace), (states, trace) = (
     tf.nest.pack_sequence_as(structure, columns) for columns in kept.columns()
   )
-  worst, every = kept.summary(
-    lambda: diagnosis.worst_coordinates(states, trace)
-  )
-  for message in diagnosis.warnings_after(
-    kernel, states, trace, results, worst
-  ):
-    warnings.warn(message, stacklevel=5)
+  worst, every = {}, 1
+  if is_judged:
+    worst, every = kept.summary(
+      lambda: diagnosis.worst_coordinates(states, trace)
+    )
+    for message in diagnosis.warnings_after(
+      kernel, states, trace, now.results, worst
+    ):
+      run_warnings.warn(message)
   return SampleResult(
     states=states,
     trace=trace,
     adaptation_trace=adaptation_trace,
-    final_state=state,
-    final_kernel_results=results,
+    final_state=now.state,
+    final_kernel_results=now.results,
     seconds=dict(
       compile=seconds['compile'],
       adaptation=seconds['adapt'],
       sampling=seconds['sample'],
     ),
-    run=describe_run(kernel, plan, results, worst, every),
+    run=describe_run(kernel, plan, now.results, worst, every),
   )
 
 

@@ -74,17 +74,17 @@ def engine_of(density, choice, starts, seed, num_steps, with_xla):
 
 def _part_on_host(choice, size, num_steps):
   """Returns the map or matrix that NumPy learns; `None`: compile a kernel."""
+  if not structure.is_on_host(choice.name, size):
+    return None
   if choice.name == structure.DENSE:
     return parts.LearnedMatrix(size, num_steps)
-  if choice.name in structure.ON_HOST:
-    return parts.LearnedMap(
-      size,
-      num_steps,
-      choice.drivers,
-      choice.exponents,
-      is_bent=choice.name == structure.BENT,
-    )
-  return None
+  return parts.LearnedMap(
+    size,
+    num_steps,
+    choice.drivers,
+    choice.exponents,
+    is_bent=choice.name == structure.BENT,
+  )
 
 
 def start(engine, choice, density, num_draws, run, max_gradients=float('inf')):

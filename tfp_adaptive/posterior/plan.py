@@ -45,7 +45,7 @@ class Place(NamedTuple):
   lacking: float = 0.0
   # Whether all checks have passed, but chains draw on, because draws took less
   # than half of the gradients.
-  is_brief: bool = False
+  runs_on: bool = False
 
   def sampling(self, lacking: float = 0.0) -> 'Place':
     """Returns the place after an adaptation that ended or was left out."""
@@ -181,7 +181,7 @@ def after_sampling(
   return place._replace(phase='done', lacking=lacking), ''
 
 
-def is_brief(
+def draws_are_few(
   of_draws: float, spent: float, more: float, is_in_time: bool, most: float
 ) -> bool:
   """Returns whether draws took under half of the gradients so far.

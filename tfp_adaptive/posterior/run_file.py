@@ -4,16 +4,17 @@ import contextlib
 import hashlib
 import pathlib
 import time
-import warnings
 from typing import Any
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import probe
+from tfp_adaptive.driver import progress
 from tfp_adaptive.driver import run_identity
 from tfp_adaptive.posterior import saved
 from tfp_adaptive.posterior.plan import Place
@@ -122,12 +123,14 @@ class RunFile:
         run=self._identity(),
         max_gradients=self._settings.max_gradients,
       )
-    except OSError as error:  # Keep the draws, even without a file.
-      warnings.warn(
-        f'{self._path} cannot be written ({error.strerror or error}). Draws '
-        'made from now on are lost if the call is cut off. Make room for the '
-        'file.',
-        stacklevel=2,
+    except Exception as error:  # Keep the draws, even without a file.
+      progress.explain(f'{self._path} cannot be written.')
+      is_disk = isinstance(error, OSError)
+      reason = (is_disk and error.strerror) or message_of(error)
+      advice = ' Make room for the file.' if is_disk else ''
+      run_warnings.warn(
+        f'{self._path} cannot be written ({reason}). Draws made from now on '
+        f'are lost if the call is cut off.{advice}'
       )
     end = time.monotonic()
     self._next = end + max(_SECONDS, _TIMES_ITS_OWN * (end - begin))
@@ -177,3 +180,10 @@ class RunFile:
 def _plan_and_state(number):
   """Returns the files with the budget and with the state of an adaptation."""
   return f'adaptation_{number}.json', f'adaptation_{number}/state.npz'
+
+
+def message_of(error):
+  """Returns the message of an error in one line."""
+  is_tf = isinstance(error, tf.errors.OpError)
+  text = str(error.message if is_tf else error) or type(error).__name__
+  return ' '.join(text.split())[:300]

@@ -8,7 +8,6 @@ The values reveal changes of anything that program and code read from outside.
 
 import hashlib
 import pathlib
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive._version import __version__
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import code_digest
 from tfp_adaptive.driver import probe
@@ -237,9 +237,7 @@ def _check_density(path, saved, given, may_differ):
       f'{message}Pass the model that was sampled, or another `checkpoint_dir`. '
       '`tfpa.load_posterior` reads the draws that were made so far.'
     )
-  warnings.warn(
-    f'{message}The draws belong to the model that was saved.', stacklevel=4
-  )
+  run_warnings.warn(f'{message}The draws belong to the model that was saved.')
 
 
 def _changed_numbers(saved, given):

@@ -2,12 +2,11 @@
 
 import contextlib
 import time
-import warnings
 
 import numpy as np
-import tensorflow as tf
 
 from tfp_adaptive.core import random
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import folder_lock
 from tfp_adaptive.driver import progress
@@ -46,6 +45,7 @@ class Run:
     self._with_xla = None  # (Whether XLA compiles, words), once chosen.
     self._file = run_file.RunFile(problem, settings)
     self._density = None  # `Density`, once it is traced.
+    self._engine = None  # The engine that adapted last.
 
   def __call__(self):
     """Runs the stages; returns the `Posterior`."""
@@ -96,17 +96,19 @@ class Run:
     choice = structure.Choice(name, matrix)
     num_steps = plan.look(self._budget(1))
     chains = self._adapt('look', choice, starts, num_steps, 1)
-    for number in _LOOKS_AGAIN:
-      is_lost = chains.is_lost
-      is_paid = plan.may_look_again(self._budget(number), num_steps)
-      if not np.any(is_lost) or not is_paid or self._ended_by:
-        break
-      self._say(f'{self._words(is_lost)}: they start again where others are')
-      state = arrival.replaced(chains.state, is_lost)
-      again = self._adapt('look', choice, state, num_steps, number)
-      chains = again if again.is_settled else chains
-    if not self._ended_by:
-      self._save(chains)
+    try:
+      for number in _LOOKS_AGAIN:
+        is_lost = chains.is_lost
+        is_paid = plan.may_look_again(self._budget(number), num_steps)
+        if not np.any(is_lost) or not is_paid or self._ended_by:
+          break
+        self._say(f'{self._words(is_lost)}: they start again where others are')
+        again = self._adapted(chains, 'look', choice, num_steps, number)
+        chains = again if again.is_settled else chains
+      if not self._ended_by:
+        self._save(chains)
+    except KeyboardInterrupt:  # Keep the chains.
+      self._ended_by = self._ended_by or 'the user'
     return chains
 
   def _starts(self):
@@ -127,14 +129,13 @@ class Run:
     if density.note:
       found += f'; not in float64: {density.note}'
     if settings.dtype and density.dtype != settings.dtype:
-      warnings.warn(
+      run_warnings.warn(
         f'The density is computed in {density.dtype.name}, not in '
         f'{settings.dtype.name}: {density.note}.',
-        stacklevel=6,
       )
     wrong = rounding.wrong_gradient(density, starts.rows)
     if wrong:
-      warnings.warn(wrong, stacklevel=6)
+      run_warnings.warn(wrong)
       found += '; its gradient is not that of the density'
     self._note('starts', found, density.num_calls, begin)
     return starts.rows
@@ -152,14 +153,7 @@ class Run:
 
   def _placed(self, chains):
     """Returns chains to sample with, and sets the next place of the run."""
-    attempt, begin = self._place.attempt, time.monotonic()
-    try:
-      found, lacking = self._improved(chains, attempt)
-    except checkpoint.CheckpointError:
-      raise
-    except Exception as error:  # Keep the draws so far.
-      found, lacking = chains, 0.0
-      self._note('adapt', f'failed: {_message(error)}', 0, begin)
+    found, lacking = self._improved(chains, self._place.attempt)
     if self._is_late and found is chains:
       self._ended_by = '`max_seconds`'
     if self._ended_by:
@@ -174,12 +168,20 @@ class Run:
     """Returns (chains, lacking).
 
     The chains have adapted as `plan.adaptation` asks, or are the given chains
-    if no adaptation is needed or affordable. `lacking` is 0, or the number of
-    gradients that must be left for an adaptation that was not affordable.
+    if no adaptation is needed or affordable, or if it fails. `lacking` is 0, or
+    the number of gradients that must be left for an adaptation that was not
+    affordable.
     """
     if self._is_late or chains.is_too_noisy:
       return chains, 0.0
-    asked = self._choice(chains, attempt)
+    begin = time.monotonic()
+    unnoted = self._density.num_calls - self._spent
+    try:
+      asked = self._choice(chains, attempt)
+    except Exception as error:  # Keep the sampler and the draws so far.
+      unnoted = self._density.num_calls - self._spent - unnoted
+      self._note_failure('structure', error, unnoted, begin)
+      return chains, 0.0
     evidence = plan.Evidence(
       chains.choice,
       asked,
@@ -192,10 +194,31 @@ class Run:
       return chains, 0.0
     if not planned.num_steps:
       return chains, planned.lacking
+    return self._adapted(chains, 'adapt', *planned[:2], 2 + attempt), 0.0
+
+  def _adapted(self, chains, stage, choice, num_steps, number):
+    """Returns chains that have adapted again, or those given on failure.
+
+    A file that cannot be written is such a failure. Files of another run are
+    refused.
+    """
+    begin = time.monotonic()
     state = arrival.replaced(chains.state, chains.is_lost)
-    return self._adapt(
-      'adapt', planned.choice, state, planned.num_steps, 2 + attempt
-    ), 0.0
+    try:
+      return self._adapt(stage, choice, state, num_steps, number)
+    except Exception as error:  # Keep the draws so far.
+      is_refused = isinstance(error, checkpoint.CheckpointError)
+      if is_refused and not isinstance(error, checkpoint.NotWritten):
+        raise
+      num_steps = self._engine.num_steps if self._engine else 0
+      spent = num_steps and num_steps * self._engine.cost_of_adapting
+      self._note_failure(stage, error, spent, begin)
+      return chains
+
+  def _note_failure(self, stage, error, num_gradients, begin):
+    progress.explain(f'The stage {stage!r} failed.')
+    found = f'failed: {run_file.message_of(error)}'
+    self._note(stage, found, num_gradients, begin)
 
   def _budget(self, number):
     """Returns the `plan.Budget` for the adaptation of this number."""
@@ -220,11 +243,11 @@ class Run:
   def _adapt(self, stage, choice, starts, num_steps, number):
     """Returns `Chains` of a new kernel that has adapted."""
     settings, begin = self._settings, time.monotonic()
-    most = self._budget(number).max_gradients
+    most, self._engine = self._budget(number).max_gradients, None
     self._file.begin(number)
     self._say(f'{stage}: {choice.name}')
     density = self._density
-    engine = chains_lib.engine_of(
+    self._engine = engine = chains_lib.engine_of(
       density,
       choice,
       starts,
@@ -248,6 +271,16 @@ class Run:
     )
     self._ended_by = self._ended_by or chains.cut_by
     found = f'{choice.name}, {num_steps} steps'
+    try:
+      found += self._seen(chains)
+    except KeyboardInterrupt:  # Keep the chains, and the steps in the report.
+      self._ended_by = self._ended_by or 'the user'
+    self._note(stage, found, chains.num_gradients, begin)
+    return chains
+
+  def _seen(self, chains):
+    """Measures the noise of the density; returns words on adapted chains."""
+    choice, found = chains.choice, ''
     if modes.is_exchange(choice.part):
       found += f', {choice.part.num_replicas} temperatures: chains stay apart'
     if choice.target_accept_prob != structure.ACCEPT_PROB:
@@ -257,14 +290,13 @@ class Run:
       found += f'; {self._words(is_lost)}'
     if chains.is_settled:
       chains.noise = rounding.measured(
-        density, chains.draws, chains.trace['target_log_prob']
+        self._density, chains.draws, chains.trace['target_log_prob']
       )
       if chains.noise.nats > _NOTABLE_NOISE:
         found += f'; rounding noise of {chains.noise.nats:.2g} nats'
     if chains.cut_by:
       found += f'; cut off by {chains.cut_by}'
-    self._note(stage, found, chains.num_gradients, begin)
-    return chains
+    return found
 
   def _choice(self, chains, attempt):
     """Returns the best structure, or an exchange if chains stay apart.
@@ -288,8 +320,12 @@ class Run:
     """Chooses the structure from draws and the gradients at these draws."""
     begin, before = time.monotonic(), self._density.num_calls
     by_chain = np.swapaxes(chains.draws, 0, 1)[~chains.is_lost]
-    rows = by_chain.reshape(-1, by_chain.shape[-1])
-    rows = rows[:: -(-len(rows) // plan.NUM_PAIRS)]
+    # All chains have equal shares. Some of very many chains have none.
+    by_chain = by_chain[:: -(-len(by_chain) // plan.NUM_PAIRS)]
+    num_chains, num_draws, size = by_chain.shape
+    by_chain = by_chain[:, :: -(-num_chains * num_draws // plan.NUM_PAIRS)]
+    chain = np.repeat(np.arange(num_chains), by_chain.shape[1])
+    rows = by_chain.reshape(-1, size)
     _, gradients = self._density.evaluate(rows)
     is_finite = np.all(np.isfinite(gradients), axis=-1)
     choice = structure.choose(
@@ -297,7 +333,7 @@ class Run:
       gradients[is_finite],
       chains.matrix,
       chains.diverge,
-      by_chain.shape[0],
+      chain[is_finite],
     )
     found = choice.words(self._problem.coordinates)
     if not np.all(is_finite):
@@ -319,8 +355,8 @@ class Run:
         self._is_unjudged = False
         stage = self._stage(chains)
         # Judging a small model takes longer than drawing.
-        is_brief = self._place.is_brief and self._is_brief(chains, stage)
-        if is_brief and not self._ended_by:
+        runs_on = self._place.runs_on and self._draws_are_few(chains, stage)
+        if runs_on and not self._ended_by:
           continue
         posterior = self._posterior(chains, stage)
       except KeyboardInterrupt:  # Ctrl-C may come while draws are judged.
@@ -328,9 +364,9 @@ class Run:
         stage = self._stage(chains)
         posterior = self._posterior(chains, stage)
       verdict, min_ess = posterior.verdict, self._settings.min_ess
-      is_brief = posterior.converged and self._is_brief(chains, stage)
-      self._place = self._place._replace(is_brief=is_brief)
-      is_done = not verdict.asks_for_draws(min_ess) and not is_brief
+      runs_on = posterior.converged and self._draws_are_few(chains, stage)
+      self._place = self._place._replace(runs_on=runs_on)
+      is_done = not verdict.asks_for_draws(min_ess) and not runs_on
       is_done |= bool(self._ended_by) or chains.is_too_noisy
       if is_done or (may_adapt and verdict.is_far_from_enough(min_ess)):
         self._report.append(stage)
@@ -338,7 +374,7 @@ class Run:
         return posterior
       self._say(
         'all checks passed, but draws took less than half of the gradients'
-        if is_brief
+        if runs_on
         else 'not enough: ' + '; '.join(posterior.failed)
       )
 
@@ -365,17 +401,16 @@ class Run:
   def _fill_or_keep(self, chains):
     """Fills the chains; if a block fails, they keep their draws so far."""
     try:
-      self._fill(chains, self._spent - self._sampling[0])
+      self._fill(chains)
     except Exception as error:
-      chains.error = _message(error)
+      progress.explain('A block of draws failed.')
+      chains.error = run_file.message_of(error)
       self._ended_by = 'an error'
 
-  def _fill(self, chains, spent_before):
+  def _fill(self, chains):
     """Runs blocks until the chains are full again, or the budget is spent."""
-    is_more = chains.is_full
-    while is_more or not chains.is_full:
-      is_more = False
-      spent = spent_before + chains.num_gradients
+    while True:
+      spent = self._spent + self._stage(chains).num_gradients
       left = self._settings.max_gradients - spent
       if chains.gradients_of_a_block > left:
         self._ended_by = '`max_gradients`'
@@ -394,15 +429,17 @@ class Run:
       chains.run_block(self._seconds_left())
       if self._file.is_due:
         self._save(chains, self._stage(chains))
+      if chains.is_full:
+        return
 
-  def _is_brief(self, chains, stage):
-    """Whether draws took under half of all gradients, see `plan.is_brief`."""
+  def _draws_are_few(self, chains, stage):
+    """Returns `plan.draws_are_few` for the chains as they are."""
     settings, more = self._settings, chains.gradients_to_go_on
     spent = self._spent + stage.num_gradients
     seconds = more * stage.seconds / max(stage.num_gradients, 1.0)
     seconds += time.monotonic() - self._begin
     is_in_time = seconds < settings.max_seconds
-    return plan.is_brief(
+    return plan.draws_are_few(
       chains.gradients_of_draws, spent, more, is_in_time, settings.max_gradients
     )
 
@@ -445,10 +482,3 @@ class Run:
   def _say(self, line):
     if self._settings.reports.is_shown:
       progress.say(line)
-
-
-def _message(error):
-  """Returns the message of an error in one line."""
-  is_tf = isinstance(error, tf.errors.OpError)
-  text = str(error.message if is_tf else error) or type(error).__name__
-  return ' '.join(text.split())[:300]

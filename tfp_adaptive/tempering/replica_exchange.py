@@ -123,10 +123,10 @@ class ReplicaExchange(kernel_base.Kernel):
   """Steps every replica, exchanges neighbors, adapts the temperatures.
 
   Results are `ReplicaExchangeResults`. A step costs one step of each replica's
-  sampler. If there is a reference, each replica also costs a call of the
-  reference, with its gradient if the samplers use gradients. `cost_at` does not
-  count these calls. A replica at b = 0 adds a gradient of the target. It makes
-  no step if it draws from the reference.
+  sampler. If there is a reference, each replica also calls the reference once,
+  which `cost_at` does not count. A replica at b = 0 adds a call of the target.
+  Both calls have a gradient if the samplers use gradients. The replica at b = 0
+  makes no step if it draws from the reference.
   """
 
   is_calibrated = True
@@ -176,11 +176,13 @@ class ReplicaExchange(kernel_base.Kernel):
 
   def cost_at(self, results, kind):
     """Returns the cost in calls of the target, for a step of all replicas."""
-    count = int(self._reaches_reference)
-    total = interfaces.Cost(target=count, gradient=count, matrix_product=0)
+    total = interfaces.Cost(matrix_product=0)
     for index in range(self.num_stepped):
       total = total.plus(stack.cost(*self.replica(results, index), kind))
-    return total
+    # At b = 0 the target is evaluated, with a gradient if samplers use it.
+    count = int(self._reaches_reference)
+    gradient = count if total.gradient else 0
+    return total.plus(interfaces.Cost(count, gradient, matrix_product=0))
 
   def replica(self, results, index):
     """Returns the kernel of a replica at its temperature, and its results."""

@@ -117,8 +117,7 @@ def generalized_speed_measure(
     An `interfaces.Criterion`.
 
   Raises:
-    ValueError: If `target_accept_prob`, the rule or the threshold is not one of
-      those allowed.
+    ValueError: If an argument is not one of those allowed.
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(3))
@@ -139,6 +138,18 @@ def generalized_speed_measure(
   if min_entropy_weight is not None:
     arguments.check_positive(min_entropy_weight, 'min_entropy_weight', lowest)
     lowest = min_entropy_weight
+  for name, value, usual in (
+    ('max_entropy_weight', max_entropy_weight, 1e4),
+    ('init_entropy_weight', init_entropy_weight, 1.0),
+    ('entropy_weight_rate', entropy_weight_rate, 0.02),
+  ):
+    arguments.check_positive(value, name, usual)
+  if max_entropy_weight < lowest:
+    raise ValueError(
+      f'`max_entropy_weight` must be at least the lower bound, {lowest!r}, but '
+      f'got {max_entropy_weight!r}. Give a larger one, or a smaller '
+      '`min_entropy_weight`.'
+    )
   penalty = penalty_lib.none()
   if penalty_threshold is not None:
     penalty = penalty_lib.eigenvalue_penalty(

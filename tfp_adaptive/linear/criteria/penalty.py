@@ -28,6 +28,7 @@ from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import arguments
@@ -77,6 +78,13 @@ def eigenvalue_penalty(
   arguments.check_inner_share(
     threshold, 'threshold', 'The paper uses 0.75 and 0.95.'
   )
+  arguments.check_positive(rate, 'penalty_rate', 0.1)
+  arguments.check_positive(weights, 'penalty_weights', (1.0, 100.0), True)
+  if np.shape(weights) != (2,) or weights[0] > weights[1]:
+    raise ValueError(
+      '`penalty_weights` must be the least and the greatest weight, but got '
+      f'{weights!r}. Write for example `penalty_weights=(1.0, 100.0)`.'
+    )
 
   def cost(transition):
     excess = tf.maximum(_size(transition) - threshold, 0.0)

@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
   failed: list  # Sentences, one for each check that failed.
   # Indices of the chains that never moved although others did.
   still_chains: tuple = ()
-  is_brief: bool = False  # Whether there are too few draws to judge.
+  is_too_short: bool = False  # Whether there are too few draws to judge.
 
   def worst(self, field):
     """Returns (value, name) of the worst coordinate; `None` if all are NaN."""
@@ -106,7 +106,7 @@ class Verdict(NamedTuple):
       return (
         'follow the advice in the failed check above; more draws do not help'
       )
-    if self.is_brief:
+    if self.is_too_short:
       return 'continue with `posterior.more(n)`, or give more time'
     if rhat is None:
       return (
@@ -197,7 +197,7 @@ def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
     len(values) < convergence.FEWEST_RANKED,
   )
   verdict.failed.extend(_not_numbers(names, values))
-  if verdict.is_brief:
+  if verdict.is_too_short:
     number = '1 draw' if len(values) == 1 else f'{len(values)} draws'
     verb = 'is' if len(values) == 1 else 'are'
     verdict.failed.append(f'{number} of each chain {verb} too few to judge')

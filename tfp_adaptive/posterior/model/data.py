@@ -18,6 +18,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive.core import custom_gradient
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.core import structures
 from tfp_adaptive.core import target_call
 from tfp_adaptive.core import tfp_private
@@ -98,10 +99,9 @@ def checked(model: Any, pins: dict, options: tuple = ()) -> Checked:
       _check_values(*leaf)
   found = _check_laws(whole, parts, given)
   if not values:
-    warnings.warn(
+    run_warnings.warn(
       f'No data were given: the prior of {", ".join(parts)} is sampled. Data '
       f'are given by name, `sample_posterior(model, {parts[-1]}=...)`.',
-      stacklevel=6,
     )
   return Checked(parts, *map(frozenset, found))
 

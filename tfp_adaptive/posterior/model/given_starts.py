@@ -6,6 +6,10 @@ import tensorflow as tf
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import structures
 
+# Largest gap between a start and the image of its inverse, relative to the
+# largest number of the start plus 1.
+_ROUNDED = 1e-2
+
 
 def of_joint(events, names, init, dtype, num_chains):
   """Returns starts in the structure of the unknowns, or refuses `init`.
@@ -54,14 +58,19 @@ def _starts_of(name, event, given, dtype, num_chains):
 def unconstrained(bijector, names, starts):
   """Returns unconstrained starts; refuses starts outside of their support."""
   found = bijector.inverse(starts)
-  for name, part, given in zip(
-    names, tf.nest.flatten(found), tf.nest.flatten(starts)
-  ):
-    is_finite = np.isfinite(np.asarray(part)).reshape(len(part), -1).all(-1)
-    if not np.all(is_finite):
-      row = np.asarray(given)[np.argmin(is_finite)]
+  # Some inverses are finite outside, but `forward` leads elsewhere.
+  back = bijector.forward(tf.nest.map_structure(tf.identity, found))
+  parts = (tf.nest.flatten(x) for x in (found, starts, back))
+  for name, *part in zip(names, *parts):
+    z, given, again = (np.reshape(x, [len(x), -1]) for x in part)
+    size = 1.0 + np.max(np.abs(given), axis=1, keepdims=True)
+    is_inside = np.isfinite(z).all(axis=1)
+    is_inside &= (np.abs(again - given) <= _ROUNDED * size).all(axis=1)
+    if not np.all(is_inside):
+      chain = np.argmin(is_inside)
       raise ValueError(
-        f'`init` of {name} is {row.tolist()} for chain {np.argmin(is_finite)}, '
-        f'outside of the support of {name} or at its boundary. Start inside.'
+        f'`init` of {name} is {np.asarray(part[1])[chain].tolist()} for chain '
+        f'{chain}, outside of the support of {name} or at its boundary. Start '
+        'inside.'
       )
   return found

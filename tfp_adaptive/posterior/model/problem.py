@@ -269,7 +269,9 @@ def of_density(log_prob_fn, init, bijectors, num_chains):
 
   draw = split.draw_starts(dtype)
   if starts:
-    given = split.joined([m.inverse(leaf) for m, leaf in zip(maps, starts)])
+    triples = zip(maps, names, starts)
+    parts = [given_starts.unconstrained(m, [n], x) for m, n, x in triples]
+    given = split.joined(parts)
     draw = lambda num_chains, seed: given
   return Problem(
     target_log_prob_fn,

@@ -329,15 +329,18 @@ def _spread(mask, rank, value, events):
 def _image(bijector, value, source, words):
   """Returns rules for the image of a bijector, given value and preimage.
 
-  Outside of the image, inverses of single numbers are NaN. Bijectors of vectors
-  and matrices ignore numbers that do not fit, such as those above a diagonal.
-  For these bijectors `forward(source)` must be the value.
+  Outside of the image, most inverses of single numbers are NaN, but not that of
+  `tfb.Softsign`. Bijectors of vectors and matrices ignore numbers that do not
+  fit, such as those above a diagonal. `forward(source)` must be the value.
   """
-  if not bijector.inverse_min_event_ndims:
-    return (Rule(~tf.math.is_nan(source), words),)
   back = bijector.forward(tf.identity(source))
+  gap = tf.abs(back - value)
+  if not bijector.inverse_min_event_ndims:
+    # At the boundary the preimage is infinite, and the gap may be NaN.
+    is_away = gap > _ROUNDED * (tf.abs(value) + tf.cast(1, value.dtype))
+    return (Rule(~tf.math.is_nan(source) & ~is_away, words),)
   size = tf.reduce_max(tf.abs(value)) + tf.cast(1, value.dtype)
-  is_back = tf.abs(back - value) <= _ROUNDED * size
+  is_back = gap <= _ROUNDED * size
   return (Rule(_of_event(is_back, bijector.inverse_min_event_ndims), words),)
 
 

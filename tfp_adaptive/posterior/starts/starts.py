@@ -1,12 +1,12 @@
 """Draws starts of chains, and checks the density before chains run."""
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfp_adaptive.core import random
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.posterior.model import data
 from tfp_adaptive.posterior.starts import arrival
 from tfp_adaptive.posterior.starts import ascent
@@ -184,10 +184,9 @@ def _check_others(evaluate, starts):
   with np.errstate(invalid='ignore'):  # Infinities may cancel.
     change = np.abs(found[1:] - expected[1:])
   if np.any(change > np.maximum(rounding, _NEGLIGIBLE)):
-    warnings.warn(
+    run_warnings.warn(
       f'The log density of a chain changes by {np.nanmax(change):.2g} when '
       f'another chain moves, more than rounding explains: {_MIXED}',
-      stacklevel=9,  # The line that called `sample_posterior`.
     )
 
 

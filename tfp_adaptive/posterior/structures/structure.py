@@ -36,13 +36,15 @@ _PATH = 'conditional path'
 # With fewer coordinates, a path gains nothing over a dense matrix, and its
 # kernel takes 5 to 10 s to compile.
 _SHORTEST_PATH = 16
-# Structures that the host engine learns.
-ON_HOST = (DENSE, _CONDITIONAL, BENT)
+# Structures that the host engine learns, always with a dense C.
+_ON_HOST = (DENSE, _CONDITIONAL, BENT)
 # A path is tried only if the median absolute rank correlation of adjacent
 # scores exceeds this value and `_STANDARD_ERRORS` standard errors.
 _LEAST_OF_NEIGHBOURS = 0.2
-# Blocks of pairs alternate between fitting and holding out. Each chain has at
-# least two, because a chain stuck in a narrow region differs from all others.
+# Blocks of pairs alternate between fitting and holding out. Each chain with two
+# pairs or more has an even number of blocks, because a chain stuck in a narrow
+# region differs from all others. There are about `_NUM_BLOCKS` in all, or two
+# for each chain.
 _NUM_BLOCKS = 16
 # A candidate must beat a simpler one by this many standard errors, by this
 # share of the loss, and by this absolute gain.
@@ -92,6 +94,11 @@ class Choice(NamedTuple):
     return found
 
 
+def is_on_host(name, event_size):
+  """Returns whether the host engine learns a structure, by its name."""
+  return name in _ON_HOST and event_size <= _MOST_DENSE
+
+
 def default_matrix(event_size):
   """Returns (name, preconditioner) of the first warm-up."""
   if event_size <= _MOST_DENSE:
@@ -99,14 +106,15 @@ def default_matrix(event_size):
   return 'diagonal matrix', preconditioners.diagonal()
 
 
-def choose(states, scores, learned=None, diverge=False, num_chains=1):
+def choose(states, scores, learned=None, diverge=False, chain=None):
   """Returns the `Choice` for pairs.
 
   Candidates are tried from simple to rich. A richer candidate must beat the
   best simpler one, see `_is_better`.
 
-  States and scores are [n, d], with equal shares of all chains, chain after
-  chain, each in the order of time. `learned` is the name and factor of the
+  States and scores are [n, d], chain after chain, each in the order of time.
+  `chain` is the number of the chain of each pair, [n]; by default there is one
+  chain. `learned` is the name and factor of the
   matrix that the chains learned from many more states. It replaces the fitted
   matrix of that name if its loss is smaller. `_ENOUGH_OF_MAP` explains
   `diverge`.
@@ -114,8 +122,7 @@ def choose(states, scores, learned=None, diverge=False, num_chains=1):
   count = len(states)
   if count < _FEWEST_PAIRS:
     return Choice(*default_matrix(states.shape[1]))
-  num_blocks = min(max(_NUM_BLOCKS, 2 * num_chains), count)
-  is_held_out = np.arange(count) * num_blocks // count % 2 == 1
+  is_held_out = _is_held_out(np.zeros(count) if chain is None else chain)
   pairs = [
     np.asarray(rows[is_chosen], np.float64)
     for is_chosen in (~is_held_out, is_held_out)
@@ -150,6 +157,18 @@ def choose(states, scores, learned=None, diverge=False, num_chains=1):
       part = build(**found) if found else part
       best, least = Choice(name, part, losses, **found), loss
   return best or Choice(*default_matrix(states.shape[1]))
+
+
+def _is_held_out(chain):
+  """Returns which pairs are held out, [n] bool, from the chain of each pair."""
+  _, first, count = np.unique(chain, return_index=True, return_counts=True)
+  num_blocks = 2 * -(-_NUM_BLOCKS // (2 * len(count)))
+  found = np.zeros(len(chain), bool)
+  for number, (begin, size) in enumerate(zip(first, count)):
+    place = np.arange(size)
+    block = place * min(num_blocks, size) // size if size > 1 else number
+    found[begin : begin + size] = block % 2 == 1
+  return found
 
 
 def _loss_of_fit(matrix, name, pairs):
@@ -190,8 +209,7 @@ def _tried_map(name, pairs, drivers=(), exponents=()):
     if not len(drivers):
       none = np.full([min(search.MOST_DRIVERS, size - 1)], -1)
       drivers, exponents = search.find(states, scores, none, **form)
-    # With many coordinates, the kernel of a path uses a diagonal matrix.
-    is_dense = name in ON_HOST or size <= _MOST_DENSE
+    is_dense = size <= _MOST_DENSE  # As in `default_matrix`.
     fit = matrix_lib.fit if is_dense else matrix_lib.fit_diagonal
     params = conditional.fit(
       states, scores, drivers, exponents, **form, fit_factor=fit
