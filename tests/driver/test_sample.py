@@ -101,8 +101,7 @@ def test_an_ordinary_run_discards_records_and_warns_of_nothing():
 
 
 def _until(reports):
-  return sample_lib.sample_until(
-    lambda: float('inf'),
+  given = sample_lib.Arguments(
     _kernel(),
     tf.constant(START),
     num_results=20,
@@ -111,6 +110,7 @@ def _until(reports):
     jit_compile=False,
     reports=reports,
   )
+  return sample_lib.sample_until(lambda: float('inf'), given)
 
 
 def test_an_interrupt_after_a_block_leaves_state_step_and_draws_in_one_place(

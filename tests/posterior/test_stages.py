@@ -156,7 +156,7 @@ class _Short(stages.Run):
 
   def _look(self):
     return types.SimpleNamespace(
-      is_full=True, num_gradients=3000.0, density=None
+      is_full=True, num_gradients=3000.0, density=None, is_too_noisy=False
     )
 
   def _improved(self, chains, attempt):

@@ -85,7 +85,7 @@ def test_divergences_are_told_with_the_coordinate_they_are_near(
     trace = dict(log_accept_ratio=np.where(diverging, ratio, -0.1))
   verdict = _judged(values, most_diverging=most, **trace)
   assert verdict.where_diverging == 'x[1]'
-  assert ['there is x[1]:' in w for w in verdict.failed] == [True] * fails
+  assert ['mean of x[1] differs' in w for w in verdict.failed] == [True] * fails
   # Few of careful steps: another adaptation makes them no rarer.
   assert verdict.is_far_from_enough(1.0) == (share > 0.005)
 
