@@ -18,16 +18,10 @@ ShiftResults = collections.namedtuple(
 class _Shift(tfp.mcmc.TransitionKernel):
   """Proposes state + 1 with a prescribed log density and correction."""
 
+  parameters, is_calibrated = {}, False
+
   def __init__(self, log_prob, correction, name=None):
-    self._parameters = dict(log_prob=log_prob, correction=correction, name=name)
-
-  @property
-  def parameters(self):
-    return self._parameters
-
-  @property
-  def is_calibrated(self):
-    return False
+    self.parameters = dict(log_prob=log_prob, correction=correction, name=name)
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
     state = tf.nest.map_structure(lambda x: x + 1.0, current_state)

@@ -21,23 +21,14 @@ CounterResults = collections.namedtuple(
 class _Counter(tfp.mcmc.TransitionKernel):
   """Adds one per step and keeps the seed that it was given."""
 
-  def __init__(self, op=None):
-    self._parameters = dict(op=op)
+  parameters, is_calibrated = {}, True
 
-  @property
-  def parameters(self):
-    return self._parameters
-
-  @property
-  def is_calibrated(self):
-    return True
+  def __init__(self, op=tf.identity):
+    self.parameters = dict(op=op)
 
   def one_step(self, current_state, previous_kernel_results, seed=None):
     state = current_state + 1.0
-    log_prob = (
-      state if not self._parameters['op'] else self.parameters['op'](state)
-    )
-    return state, CounterResults(log_prob, seed)
+    return state, CounterResults(self.parameters['op'](state), seed)
 
   def bootstrap_results(self, init_state):
     return CounterResults(init_state, tf.zeros([2], tf.int32))

@@ -212,17 +212,6 @@ def test_an_equal_program_is_known_and_another_constant_is_not(known):
   np.testing.assert_allclose(values, 3.0 * np.exp(_FIRST), rtol=1e-6)
 
 
-def test_captured_data_count_by_content(known):
-  def of(data):
-    captured = tf.constant(data)
-    return _traced(lambda x: x + captured)
-
-  first, again, other = of([1.0, 2.0]), of([1.0, 2.0]), of([1.0, 3.0])
-  assert known.same(first, True) is first
-  assert known.same(again, True) is first
-  assert known.same(other, True) is other
-
-
 @pytest.mark.parametrize(
   'argument', [tf.ones([3]), {'x': _FIRST}, {'y': _FIRST}]
 )

@@ -21,37 +21,25 @@ from tfp_adaptive.transport import maps
 _SIZE = 6
 
 
-def _hierarchy(count=2000, seed=0):
-  """Returns pairs of a mean, a log scale, and effects with data on them."""
-  rng = np.random.default_rng(seed)
-  mean, log_scale = rng.normal(size=(2, count))
-  effects = rng.normal(size=(count, _SIZE - 2))
-  effects = mean[:, None] + np.exp(log_scale)[:, None] * effects
-  states = np.concatenate([mean[:, None], log_scale[:, None], effects], axis=1)
-  data = np.linspace(-1.0, 2.0, _SIZE - 2)
-
-  def target(x):
-    gaps = x[:, 2:] - x[:, :1]
-    value = -0.5 * tf.reduce_sum(x[:, :2] ** 2, axis=1)
-    value -= 0.5 * tf.exp(-2.0 * x[:, 1]) * tf.reduce_sum(gaps**2, axis=1)
-    value -= (_SIZE - 2) * x[:, 1]
-    return value - 0.5 * tf.reduce_sum((x[:, 2:] - data) ** 2, axis=1)
-
-  return states, targets.value_and_gradient(target, tf.constant(states))[1]
+def _pairs(target, states):
+  """Returns states and gradients, float64."""
+  pairs = hierarchies.pairs(target, states)[:2]
+  return tuple(np.asarray(rows, np.float64) for rows in pairs)
 
 
-def _walk(count=2000, seed=0):
+def _drawn(draw, seed, count=hierarchies.NUM_PAIRS):
+  return draw(np.random.default_rng(seed), count)
+
+
+def _walk(seed=0):
   """Returns pairs of two log scales and a walk whose steps differ."""
-  rng = np.random.default_rng(seed)
-  states = hierarchies.draw_walk(rng, count, _SIZE)
-  return tuple(
-    rows.numpy() for rows in hierarchies.pairs(hierarchies.walk, states)[:2]
-  )
+  return _pairs(hierarchies.walk, _drawn(hierarchies.draw_walk, seed, 2000))
 
 
 @pytest.fixture(scope='module')
 def pairs():
-  return _hierarchy()
+  states = _drawn(hierarchies.draw_hierarchy, 0, 2000)
+  return _pairs(hierarchies.hierarchy, states)
 
 
 _FORMS = {
@@ -144,16 +132,6 @@ def test_the_scores_of_a_walk_are_exact_behind_its_path():
   assert hierarchies.spread((rows + scores)[:, 2:]) < 1e-2
 
 
-def test_whitened_pairs_are_those_of_a_normal_where_the_model_is_one(pairs):
-  # Given both drivers the effects are normal: of them nothing is left.
-  params = conditional.fit(*pairs, np.array([1, 0]), np.array([-2.0, 0.0]))
-  rows, scores = params.whitened(*pairs)
-  assert np.std(rows[:, 2:] + scores[:, 2:]) < 0.1
-  without = conditional.fit(*pairs, np.array([0]), np.array([0.0]))
-  rest = np.concatenate(without.whitened(*pairs), axis=1)
-  assert np.std(rest[:, 2:_SIZE] + rest[:, _SIZE + 2 :]) > 0.5
-
-
 @pytest.mark.parametrize('count', [2, 10, 500])
 def test_a_matrix_is_that_of_the_compiled_fit(count):
   rng = np.random.default_rng(3)
@@ -191,12 +169,6 @@ def test_a_diagonal_is_that_of_spreads():
 _SIZE_CONDITIONAL, _CONDITION = 25, 1e5
 
 
-def _pairs(target, states):
-  """Returns states and gradients, float64."""
-  pairs = hierarchies.pairs(target, states)[:2]
-  return tuple(np.asarray(rows, np.float64) for rows in pairs)
-
-
 def _fitted(pairs, drivers, exponents):
   """Returns the `Natural` of drivers that are given."""
   found = conditional.fit(*pairs, np.array(drivers), np.array(exponents))
@@ -228,9 +200,7 @@ def test_the_center_is_the_mean_of_a_correlated_normal():
 
 def test_rows_that_drivers_explain_are_placed_by_scores_alone():
   # Chains that have not come to rest: states beside their conditional means.
-  states = hierarchies.draw_hierarchy(
-    np.random.default_rng(3), hierarchies.NUM_PAIRS
-  )
+  states = _drawn(hierarchies.draw_hierarchy, 3)
   states[:, 2:] += 2.0
   pairs = _pairs(hierarchies.hierarchy, states)
   found = _fitted(pairs, [0, 1], [0.0, -2.0])
@@ -352,14 +322,9 @@ def test_pairs_far_down_a_neck_do_not_spoil_the_rest(
 _NUM_DRIVERS = 2
 
 
-def _pairs_search(target, states):
-  """Returns states and gradients, NumPy."""
-  return tuple(x.numpy() for x in hierarchies.pairs(target, states)[:2])
-
-
 def _fit(target, states, drivers=None, **form):
   """Returns drivers, exponents, the `Natural` and y + s."""
-  return _fit_pairs(_pairs_search(target, states), drivers, **form)
+  return _fit_pairs(_pairs(target, states), drivers, **form)
 
 
 def _fit_pairs(pairs, drivers=None, **form):
@@ -371,9 +336,7 @@ def _fit_pairs(pairs, drivers=None, **form):
 
 @pytest.mark.full
 def test_a_hierarchy_is_exact_and_its_drivers_are_found():
-  states = hierarchies.draw_hierarchy(
-    np.random.default_rng(2), hierarchies.NUM_PAIRS
-  )
+  states = _drawn(hierarchies.draw_hierarchy, 2)
   drivers, exponents, _, residuals = _fit(hierarchies.hierarchy, states)
   found = dict(zip(drivers, exponents))
   assert found == {1: -2.0, 0: 0.0}
@@ -398,7 +361,7 @@ def test_two_drivers_that_help_only_together_are_found():
   np.testing.assert_array_equal(exponents, [-2.0, 0.0])
   assert hierarchies.spread(residuals[:, 2:]) < 1e-2
   # Power: neither alone is worth its place.
-  pairs = pairs_lib.standardize(*_pairs_search(hierarchies.schools, states))
+  pairs = pairs_lib.standardize(*_pairs(hierarchies.schools, states))
   search = search_lib._Search(pairs, True, False, False)
   none = np.array([-1, -1]), np.zeros(2)
   alone, together = (search.best(*none, is_two)[1] for is_two in (False, True))
@@ -408,12 +371,8 @@ def test_two_drivers_that_help_only_together_are_found():
 @pytest.mark.parametrize('seed', range(4, 8))
 def test_a_scale_is_seen_with_its_sign_beside_one_that_is_known(seed):
   # Residuals are least where the mean precision is right: of both signs.
-  states = hierarchies.draw_walk(
-    np.random.default_rng(seed), hierarchies.NUM_PAIRS
-  )
-  pairs = pairs_lib.standardize(
-    *_pairs_search(hierarchies.walk, states), is_path=True
-  )
+  states = _drawn(hierarchies.draw_walk, seed)
+  pairs = pairs_lib.standardize(*_pairs(hierarchies.walk, states), is_path=True)
   search = search_lib._Search(pairs, True, False, True)
   known = np.array([1, -1]), np.array([-2.0, 0.0])
   matrix = conditional.in_units(pairs, *known)
@@ -434,7 +393,7 @@ def test_a_funnel_is_exact_from_few_states_of_its_mouth_alone():
   assert exponents[0] == -1.0
   assert hierarchies.spread(residuals) < 1e-2
   # The map is in units of the state: exact in the neck, where no state was.
-  neck = _pairs_search(
+  neck = _pairs(
     hierarchies.funnel,
     hierarchies.draw_funnel(rng, -3.0 - rng.exponential(size=50)),
   )
@@ -449,7 +408,7 @@ def test_few_pairs_tell_what_they_hold():
   states = hierarchies.draw_funnel(
     rng, 3.0 * rng.normal(size=hierarchies.NUM_PAIRS)
   )
-  pairs = _pairs_search(hierarchies.funnel, states)
+  pairs = _pairs(hierarchies.funnel, states)
   drivers, exponents, _, _ = _fit_pairs([rows[:150] for rows in pairs])
   np.testing.assert_array_equal(drivers, [0, -1])
   assert exponents[0] == -1.0
@@ -472,9 +431,7 @@ def test_a_parabola_is_exact_where_means_may_bend():
 
 
 def test_exponents_of_given_drivers_are_found():
-  states = hierarchies.draw_hierarchy(
-    np.random.default_rng(3), hierarchies.NUM_PAIRS
-  )
+  states = _drawn(hierarchies.draw_hierarchy, 3)
   drivers, exponents, _, residuals = _fit(
     hierarchies.hierarchy, states, drivers=[0, 1]
   )
@@ -485,9 +442,7 @@ def test_exponents_of_given_drivers_are_found():
 
 @pytest.mark.full
 def test_a_random_walk_of_unknown_scales_is_exact_as_a_path():
-  states = hierarchies.draw_walk(
-    np.random.default_rng(4), hierarchies.NUM_PAIRS
-  )
+  states = _drawn(hierarchies.draw_walk, 4)
   drivers, exponents, found, residuals = _fit(
     hierarchies.walk, states, is_path=True
   )

@@ -175,32 +175,41 @@ def test_correction_is_that_of_the_dense_proposal_density(name, prior):
   _check_corrections(states, *moved, _centered(MOMENTS[name]), _C, _MEAN)
 
 
+# Auxiliary MALA is the limit of a flat prior.
+@pytest.mark.parametrize('is_flat', [False, True], ids=['prior', 'mala'])
 @pytest.mark.parametrize('auxiliary', ['z', 'u'])
-def test_correction_is_that_of_the_extended_target(auxiliary, prior):
+def test_correction_is_that_of_the_extended_target(auxiliary, is_flat, prior):
   kernel = _build(f'aux_{auxiliary}', prior)
+  noise = 0.5 * _DELTA * _IDENTITY
+  rotation, mean, spread = _IDENTITY, 0.0, noise
+  if is_flat:
+    prior = auxiliary_langevin.FLAT
+    kernel = tfpa.proposals.UncalibratedAuxiliaryLangevin(
+      _log_likelihood, _DELTA, auxiliary
+    )
+  else:
+    rotation, mean, spread = prior.params.basis[0].numpy(), _MEAN, _A
   states = tf.constant(_states())
   start = kernel.bootstrap_results(states)
   proposed, results = kernel.one_step(states, start, seed=(3, 4))
-  rotation = prior.params.basis[0].numpy()
   drawn = _drawn(kernel, prior, start, seed=(3, 4))
   for x, y, u, z, correction in zip(
-    states.numpy() - _MEAN,
-    proposed.numpy() - _MEAN,
+    states.numpy() - mean,
+    proposed.numpy() - mean,
     *(row.numpy() @ rotation.T for row in drawn),
     results.log_acceptance_correction.numpy(),
   ):
     ratio = 0.0
     for sign, here, there in ((1.0, y, x), (-1.0, x, y)):
       # log pi(here, auxiliary) + log q(there | here, auxiliary).
-      pull = 0.5 * _DELTA * _gradient(here + _MEAN)
-      ratio += sign * _log_normal(here, 0.0, _C)
-      noise = 0.5 * _DELTA * _IDENTITY
+      pull = 0.5 * _DELTA * _gradient(here + mean)
+      ratio += 0.0 if is_flat else sign * _log_normal(here, 0.0, _C)
       if auxiliary == 'z':
         ratio += sign * _log_normal(z, here + pull, noise)
-        ratio += sign * _log_normal(there, _shrunk(_A) @ z, _A)
+        ratio += sign * _log_normal(there, _shrunk(spread) @ z, spread)
       else:
         ratio += sign * _log_normal(u, here, noise)
-        ratio += sign * _log_normal(there, _shrunk(_A) @ (u + pull), _A)
+        ratio += sign * _log_normal(there, _shrunk(spread) @ (u + pull), spread)
     assert correction == pytest.approx(ratio, abs=1e-10)
 
 
@@ -248,105 +257,40 @@ def test_marginal_proposal_with_auxiliary_covariance_is_that_of_equation_8():
   _check_corrections(states, *moved, moments, _C, 0.0)
 
 
-# Auxiliary MALA against dense densities, and MALA as its marginal.
+# MALA is the marginal of auxiliary MALA.
 
 
-_DELTA_FLAT = 0.5
-_WEIGHTS = np.array([0.5, 1.0, 2.0])
+def _mala(x):
+  """Returns mean and covariance of what MALA proposes."""
+  return x + 0.5 * _DELTA * _gradient(x), _DELTA * _IDENTITY
 
 
-def _target(x):
-  return tf.reduce_sum(tf.sin(tf.constant(_WEIGHTS) * x) - 0.3 * x**4, axis=-1)
-
-
-def _gradient_flat(x):
-  return _WEIGHTS * np.cos(_WEIGHTS * x) - 1.2 * x**3
-
-
-def _log_normal_flat(x, mean, variance):
-  return -0.5 * np.sum((x - mean) ** 2, axis=-1) / variance
-
-
-def _states_flat(num=5):
-  return np.random.default_rng(1).normal(size=(num, 3))
-
-
-@pytest.mark.parametrize('auxiliary', ['z', 'u'])
-def test_the_correction_of_auxiliary_mala_is_that_of_the_extended_target(
-  auxiliary,
-):
-  kernel = tfpa.proposals.UncalibratedAuxiliaryLangevin(
-    _target, _DELTA_FLAT, auxiliary
+def _flat_marginal():
+  return tfpa.proposals.UncalibratedMarginalGradient(
+    _log_likelihood, auxiliary_langevin.FLAT, _DELTA
   )
-  seen = {}
-  propose = kernel._propose
 
-  def remember(*args):
-    y, seen['drawn'] = propose(*args)
-    return y, seen['drawn']
 
-  kernel._propose = remember
-  states = tf.constant(_states_flat())
-  proposed, results = kernel.one_step(
-    states, kernel.bootstrap_results(states), seed=(1, 2)
-  )
-  x, y = states.numpy(), proposed.numpy()
-  u, z = (row.numpy() for row in seen['drawn'])
-  variance = 0.5 * _DELTA_FLAT
-  ratio = 0.0
-  for sign, here, there in ((1.0, y, x), (-1.0, x, y)):
-    pull = variance * _gradient_flat(here)
-    if auxiliary == 'z':
-      ratio += sign * _log_normal_flat(z, here + pull, variance)
-      ratio += sign * _log_normal_flat(there, z, variance)
-    else:
-      ratio += sign * _log_normal_flat(u, here, variance)
-      ratio += sign * _log_normal_flat(there, u + pull, variance)
+def test_the_marginal_of_auxiliary_mala_is_mala():
+  states = _states()
+  proposed, results = _step(_flat_marginal(), states)
+  expected = [
+    _log_normal(x, *_mala(y)) - _log_normal(y, *_mala(x))
+    for x, y in zip(states, proposed.numpy())
+  ]
   np.testing.assert_allclose(
-    results.log_acceptance_correction, ratio, atol=1e-12
-  )
-
-
-def test_its_marginal_is_mala():
-  kernel = tfpa.proposals.UncalibratedMarginalGradient(
-    _target, auxiliary_langevin.FLAT, _DELTA_FLAT
-  )
-  states = tf.constant(_states_flat())
-  proposed, results = kernel.one_step(
-    states, kernel.bootstrap_results(states), seed=(1, 2)
-  )
-  x, y = states.numpy(), proposed.numpy()
-  forward = _log_normal_flat(
-    y, x + 0.5 * _DELTA_FLAT * _gradient_flat(x), _DELTA_FLAT
-  )
-  backward = _log_normal_flat(
-    x, y + 0.5 * _DELTA_FLAT * _gradient_flat(y), _DELTA_FLAT
-  )
-  np.testing.assert_allclose(
-    results.log_acceptance_correction, backward - forward, atol=1e-12
+    results.log_acceptance_correction, expected, atol=1e-12
   )
 
 
 def test_both_draw_with_the_mean_and_variance_of_mala():
-  num_draws = 40000
-  x = _states_flat(1)[0]
-  states = tf.constant(np.tile(x, (num_draws, 1)))
+  x = _states(1)[0]
   for kernel in (
-    tfpa.proposals.UncalibratedAuxiliaryLangevin(_target, _DELTA_FLAT),
-    tfpa.proposals.UncalibratedMarginalGradient(
-      _target, auxiliary_langevin.FLAT, _DELTA_FLAT
-    ),
+    tfpa.proposals.UncalibratedAuxiliaryLangevin(_log_likelihood, _DELTA),
+    _flat_marginal(),
   ):
-    proposed, _ = kernel.one_step(
-      states, kernel.bootstrap_results(states), seed=(1, 2)
-    )
-    noise = (
-      proposed.numpy() - x - 0.5 * _DELTA_FLAT * _gradient_flat(x)
-    ) / _DELTA_FLAT**0.5
-    assert np.all(np.abs(noise.mean(axis=0)) < 4.5 / np.sqrt(num_draws))
-    assert np.all(
-      np.abs((noise**2).mean(axis=0) - 1.0) < 4.5 * np.sqrt(2.0 / num_draws)
-    )
+    proposed, _ = _step(kernel, np.tile(x, (_NUM_DRAWS, 1)))
+    _check_moments(proposed, *_mala(x))
 
 
 # The second-order proposal: acceptance ratios against dense densities.

@@ -167,19 +167,6 @@ def test_relative_steps_never_make_a_dense_factor_singular(size):
     before = params
 
 
-@pytest.mark.parametrize('excess', [0.3, -0.3])
-def test_the_scale_follows_the_acceptance(excess):
-  path = _run(
-    tfpa.optimizers.relative_gradient(),
-    [np.zeros([3, 3])] * 4,
-    scale_force=excess,
-  )
-  scales = np.array([1.0] + [params[0, 0] for params in path])
-  assert np.all(np.sign(np.diff(scales)) == np.sign(excess))
-  steps = np.abs(np.diff(np.log(scales)))
-  assert np.all(np.diff(steps) < 0.0)  # The rate falls.
-
-
 # Rates that need no tuning: their formula and their limits.
 
 

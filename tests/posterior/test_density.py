@@ -337,15 +337,8 @@ def _elimination():
   )
 
 
-def _density(log_prob, num_chains=4):
-  problem = problem_lib.of_density(
-    log_prob, tf.TensorSpec([2]), None, num_chains
-  )
-  return Density(problem, num_chains)
-
-
 def _obstacle(log_prob):
-  density = _density(log_prob)
+  density = _of(log_prob)
   with_xla, found = compilation.choose(None, density)
   assert with_xla == (not found)
   # What the user asks for counts.

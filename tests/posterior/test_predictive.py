@@ -137,23 +137,10 @@ def test_another_model_of_the_same_unknowns_predicts_elsewhere(posterior):
   _assert_law_of_lines(drawn.reshape(-1, 2, 2), slope, scale, at)
 
 
-def test_log_likelihood_is_that_of_each_number(posterior):
-  slope, scale = (part[..., None, None] for part in posterior.states)
-  found = posterior.log_likelihood()
-  assert list(found) == ['y']
-  np.testing.assert_allclose(
-    found['y'],
-    -0.5 * ((_DATA - slope * _AT) / scale) ** 2
-    - np.log(scale)
-    - 0.5 * np.log(2.0 * np.pi),
-    rtol=1e-5,
-    atol=1e-5,
-  )
-
-
 _LOG_NORM = 0.5 * np.log(2.0 * np.pi)
 _SLOPES = np.float32([0.1, 0.4])
 _SAMPLES = np.float32([[1.0, 2.0, 3.0], [0.5, 0.0, -1.0]])  # Each of a slope.
+_OFFSETS = np.float32([0.0, 1.0, -0.5, 2.0, 0.1])[:, None, None]
 _NESTED = {
   'numbers of a batch inside a sample': (
     lambda z: tfd.Sample(tfd.Normal(z * _SLOPES, 1.0), 3),
@@ -164,6 +151,15 @@ _NESTED = {
     lambda z: tfd.Independent(tfd.Sample(tfd.Normal(z * _SLOPES, 1.0), 3), 1),
     _SAMPLES,
     lambda z: -0.5 * (_SAMPLES - z * _SLOPES[:, None]) ** 2 - _LOG_NORM,
+  ),
+  'samples of samples keep the axes of their batches': (
+    lambda z: tfd.Sample(
+      tfd.Independent(tfd.Sample(tfd.Normal(z * _SLOPES, 1.0), 3), 1), 5
+    ),
+    _SAMPLES + _OFFSETS,
+    lambda z: (
+      -0.5 * (_SAMPLES + _OFFSETS - z * _SLOPES[:, None]) ** 2 - _LOG_NORM
+    ),
   ),
   'vectors are one number': (
     lambda z: tfd.Sample(tfd.MultivariateNormalDiag(z * _SLOPES), 2),
@@ -470,22 +466,3 @@ def test_a_sequence_with_a_model_inside_draws_data():
   posterior = _of(model, {name: np.float32(1.0)}, 2)
   drawn = posterior.posterior_predictive()[name]
   np.testing.assert_allclose(drawn, 10.0 * posterior.states[0]['a'], atol=0.06)
-
-
-@pytest.mark.parametrize('size', [2, 5])
-def test_samples_of_samples_keep_the_axes_of_their_batches(size):
-  loc = np.float32(np.linspace(-1.0, 1.0, size))
-  rng = np.random.default_rng(3)
-  value = np.float32(rng.normal(size=(5, size, 3)))
-
-  def law(z):
-    inner = tfd.Independent(tfd.Sample(tfd.Normal(z * loc, 1.0), 3), 1)
-    return tfd.Sample(inner, 5)
-
-  model = tfd.JointDistributionNamed(dict(z=tfd.Normal(0.0, 1.0), y=law))
-  z = np.float32([-1.0, 0.3])
-  found = predictive.log_likelihood(model, dict(z=z), dict(y=value))['y']
-  mean = z[:, None, None, None] * loc[:, None]
-  np.testing.assert_allclose(
-    found, stats.norm(mean, 1.0).logpdf(value), rtol=1e-4
-  )

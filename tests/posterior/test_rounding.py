@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import targets
+from tests.transport import funnels
 from tfp_adaptive.posterior.density import Density
 from tfp_adaptive.posterior.judge import rounding
 from tfp_adaptive.posterior.model import problem as problem_lib
@@ -81,17 +82,8 @@ def test_an_exact_density_has_none_whatever_its_units(scale):
   assert found.nats < 1e-6
 
 
-def _funnel(x):
-  spread = x[..., :1]
-  return (
-    -0.5 * (spread[..., 0] / 3.0) ** 2
-    - 2.0 * spread[..., 0]
-    + _normal(x[..., 1:] * tf.exp(-spread))
-  )
-
-
 def test_a_density_that_bends_is_not_called_noisy():
-  assert _measured(_funnel).nats < 1e-3
+  assert _measured(funnels.funnel).nats < 1e-3
 
 
 @pytest.mark.parametrize('constant', [1e5, 1e7, 1e9])
@@ -138,7 +130,7 @@ def test_a_gradient_of_another_density_is_told(factor):
   'log_prob',
   [
     _gradient_times(1.0),
-    _funnel,
+    funnels.funnel,
     _noisy(1e-6),
     lambda x: _normal(x) - 1e6,
     lambda x: -tf.reduce_sum(tf.abs(x), axis=-1),

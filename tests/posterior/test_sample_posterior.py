@@ -187,10 +187,3 @@ def test_an_interrupt_of_a_judgement_returns_what_was_drawn(monkeypatch):
     progress=False,
   )
   assert 'ended by the user' in repr(posterior) and len(calls) == 3
-
-
-def test_too_few_gradients_are_refused():
-  with pytest.raises(ValueError, match='`max_gradients=500` is too few'):
-    tfpa.sample_posterior(
-      _two_modes, init=tf.TensorSpec([2]), max_gradients=500, progress=False
-    )

@@ -17,21 +17,6 @@ def _choice(log_prob, states):
   return structure.choose(states, scores)
 
 
-def _funnel(x):
-  scale, rest = x[..., 0], x[..., 1:]
-  return (
-    -(scale**2) / 18.0
-    - 0.5 * tf.reduce_sum(rest**2, axis=-1) * tf.exp(-scale)
-    - 0.5 * rest.shape[-1] * scale
-  )
-
-
-def _draw_funnel(rng):
-  scale = 3.0 * rng.normal(size=(_NUM_PAIRS, 1))
-  rest = np.exp(0.5 * scale) * rng.normal(size=(_NUM_PAIRS, 4))
-  return np.concatenate([scale, rest], axis=1)
-
-
 def test_a_normal_target_needs_a_matrix_and_no_map_is_tried():
   factor = targets.correlated_factor(5, 1e3, seed=1)
   inverse = np.linalg.inv(factor)
@@ -101,7 +86,11 @@ def test_blocks_of_pairs_do_not_straddle_chains():
 
 @pytest.mark.full
 def test_a_funnel_needs_a_conditional_gaussian_and_its_driver_is_named():
-  choice = _choice(_funnel, _draw_funnel(np.random.default_rng(1)))
+  rng = np.random.default_rng(1)
+  neck = 3.0 * rng.normal(size=_NUM_PAIRS)
+  choice = _choice(
+    hierarchies.funnel, hierarchies.draw_funnel(rng, neck, size=5)
+  )
   assert choice.name == 'conditional Gaussian' and choice.drivers == (0,)
   assert choice.losses[choice.name] < 0.01 < 1.0 < choice.losses['dense matrix']
   assert 'conditional path' not in choice.losses
@@ -118,10 +107,7 @@ def test_a_parabola_needs_means_that_bend():
   states = np.concatenate(
     [first, 0.3 * first**2 + rng.normal(size=(_NUM_PAIRS, 1))], axis=1
   )
-  choice = _choice(
-    lambda x: -0.5 * (x[:, 0] ** 2 / 9.0 + (x[:, 1] - 0.3 * x[:, 0] ** 2) ** 2),
-    states,
-  )
+  choice = _choice(hierarchies.parabola, states)
   assert choice.name == 'bent conditional Gaussian' and choice.drivers == (0,)
 
 

@@ -82,7 +82,8 @@ def test_divergences_are_told_with_the_coordinate_they_are_near(
   ratio = {'never': -21.0, 'no number': np.nan}.get(kind)
   trace = dict(diverging=diverging)
   if kind != 'told':
-    trace = dict(log_accept_ratio=np.where(diverging, ratio, -0.1))
+    # Proposals that may be accepted, however seldom, do not diverge.
+    trace = dict(log_accept_ratio=np.where(diverging, ratio, -19.0))
   verdict = _judged(values, most_diverging=most, **trace)
   assert verdict.where_diverging == 'x[1]'
   assert ['mean of x[1] differs' in w for w in verdict.failed] == [True] * fails
@@ -105,12 +106,6 @@ def test_draws_are_far_from_enough_where_16_times_as_many_are_needed():
   )
   assert not verdict.is_far_from_enough(15.9 * least)
   assert verdict.is_far_from_enough(16.1 * least)
-
-
-def test_proposals_that_may_be_accepted_do_not_diverge():
-  ratio = np.full(_SHAPE, -19.0)
-  verdict = _judged(_normal(), log_accept_ratio=ratio)
-  assert verdict.share_diverging == 0.0 and not verdict.failed
 
 
 def test_chains_that_never_moved_fail():

@@ -345,74 +345,8 @@ def test_diverged_chains_are_marked_and_leave_finite_gradients():
       assert np.all(np.isfinite(gradient))
 
 
-# HMC behind a map as a kernel: its law, a run that learns, what it refuses.
-
-
-def _largest_z_score(target_log_prob_fn, draws, whiten, scale, num_steps=2):
-  """Returns the largest z-score of moments after steps from exact draws."""
-  params = networks.random_params(transported.NETWORK, 2, scale, seed=4)
-  kernel = tfpa.MetropolisHastings(
-    transported.Proposal(
-      target_log_prob_fn,
-      transported.fixed(transported.NETWORK, params),
-      2,
-      step_size=0.6,
-    )
-  )
-  state = tf.constant(draws)
-  step = targets.stepper(kernel, 'graph')
-  states, results = targets.run_steps(
-    step, state, kernel.bootstrap_results(state), num_steps
-  )
-  accepted = np.mean(results[-1].is_accepted)
-  assert 0.1 < accepted < 0.95, accepted
-  u = whiten(states[-1].numpy())
-  # Each has mean zero under N(0, I).
-  moments = np.stack(
-    [u[:, 0], u[:, 1], u[:, 0] ** 2 - 1, u[:, 1] ** 2 - 1, u[:, 0] * u[:, 1]]
-  )
-  deviations = moments.std(axis=1) / moments.shape[1] ** 0.5
-  return np.max(np.abs(moments.mean(axis=1) / deviations))
-
-
-def _unbend(x):
-  return np.stack(
-    [x[:, 0], 2.0**0.5 * (x[:, 1] + 0.5 * (x[:, 0] ** 2 - 1.0))], axis=1
-  )
-
-
-_LAWS = {
-  'banana': lambda: (
-    transported.banana,
-    transported.draws(100_000),
-    _unbend,
-    1.0,
-  ),
-  'gaussian': lambda: (
-    targets.standard_normal,
-    np.random.default_rng(1).normal(size=(100_000, 2)),
-    lambda x: x,
-    2.0,
-  ),
-}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('law', _LAWS)
-def test_a_random_map_leaves_the_target_invariant(law):
-  assert _largest_z_score(*_LAWS[law]()) < 4.0  # Five numbers, each N(0, 1).
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('law', _LAWS)
-def test_the_law_is_lost_without_the_log_det(law, monkeypatch):
-  # The negative control of the test above.
-  monkeypatch.setattr(
-    leapfrog.End,
-    'correction',
-    property(lambda end: end.kinetic[1] - end.kinetic[0]),
-  )
-  assert _largest_z_score(*_LAWS[law]()) > 8.0
+# HMC behind a map as a kernel that learns; tests/contracts/test_few_chains.py
+# has its law behind a random map.
 
 
 def _kernel(num_adaptation_steps, **options):

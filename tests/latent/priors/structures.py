@@ -79,6 +79,28 @@ def without_structure(covariance, mean, dtype=tf.float64):
   )
 
 
+def all_functions(prior, rows, noise, variance):
+  """Returns what every function of a prior makes of rows."""
+  params = prior.params
+  s = prior.to_coordinates(params, rows)
+  covariance = prior.covariance(params)
+  smoother = prior.smoother(params, tf.constant(variance, rows.dtype))
+  return [
+    s,
+    prior.from_coordinates(params, noise),
+    prior.pull(params, noise),
+    covariance.multiply(s),
+    covariance.draw(noise),
+    covariance.solve(covariance.multiply(s)),
+    covariance.log_prob(covariance.draw(noise)),
+    smoother.gain(s),
+    smoother.draw(s, noise),
+    smoother.draw_marginal(s, noise),
+    smoother.solve_marginal(s),
+    smoother.log_marginal(s),
+  ]
+
+
 def _matrix(size, seed, rank=None, batch=()):
   """Returns a covariance of mean variance one, of that rank."""
   rng = np.random.default_rng(seed)
@@ -176,23 +198,28 @@ def _walk(scale):
   return 1.44 + np.asarray(scale)[..., None, None] ** 2 * steps
 
 
-def _precision(order, batch=()):
-  """Returns a precision of so many bands above the diagonal, [..., 6, 6]."""
+def precision(order, batch=(), size=6):
+  """Returns a precision of so many bands above the diagonal, [..., d, d]."""
   rng = np.random.default_rng(order)
-  factor = np.triu(rng.normal(size=(*batch, 6, 6)))
+  factor = np.triu(rng.normal(size=(*batch, size, size)))
   factor -= np.triu(factor, order + 1)
-  return np.swapaxes(factor, -1, -2) @ factor + 0.3 * np.eye(6)
+  return np.swapaxes(factor, -1, -2) @ factor + 0.3 * np.eye(size)
+
+
+def bands(matrix, order):
+  """Returns the diagonal, and so many of the diagonals above it."""
+  return tuple(np.diagonal(matrix, k, -2, -1).copy() for k in range(order + 1))
 
 
 def _banded(order, batch=()):
   """Returns the structure of a banded precision."""
-  precision = _precision(order, batch)
-  bands = [np.diagonal(precision, k, -2, -1) for k in range(order + 1)]
+  matrix = precision(order, batch)
   return Structure(
     lambda dtype: gaussian_priors.markov(
-      tuple(tf.constant(band, dtype) for band in bands), mean=_MEAN
+      tuple(tf.constant(band, dtype) for band in bands(matrix, order)),
+      mean=_MEAN,
     ),
-    np.linalg.inv(precision),
+    np.linalg.inv(matrix),
     _MEAN,
   )
 
@@ -203,7 +230,7 @@ def _autoregression(dtype):
   )
 
 
-def _stationary_covariance(coefficients, scale, size):
+def stationary_covariance(coefficients, scale, size):
   """Returns the covariance by the weights of a long past of the noise."""
   weights = np.zeros(2000)
   weights[0] = 1.0
@@ -216,7 +243,7 @@ def _stationary_covariance(coefficients, scale, size):
 
 _COEFFICIENTS = np.array([[0.5, 0.3], [1.1, -0.4]])
 _AUTOREGRESSION = np.stack(
-  [_stationary_covariance(c, 0.6, 5) for c in _COEFFICIENTS]
+  [stationary_covariance(c, 0.6, 5) for c in _COEFFICIENTS]
 )
 _PLANE = _wrapped((3, 4), 0.7, 1.3)
 _PLANE_MEAN = np.pad(_GRID_MEAN, [[0, 1], [0, 1]]).reshape(-1)

@@ -157,34 +157,14 @@ def test_log_densities_are_those_of_dense_algebra(name):
   _assert_equal(d.smoother.log_marginal(z), marginal - log_volume)
 
 
-def _all_functions(prior, rows, noise):
-  """Returns what every function of a prior makes of rows."""
-  params = prior.params
-  s = prior.to_coordinates(params, rows)
-  covariance = prior.covariance(params)
-  smoother = prior.smoother(params, tf.constant(_VARIANCE, rows.dtype))
-  return [
-    s,
-    prior.from_coordinates(params, noise),
-    prior.pull(params, noise),
-    covariance.multiply(s),
-    covariance.draw(noise),
-    covariance.solve(covariance.multiply(s)),
-    covariance.log_prob(covariance.draw(noise)),
-    smoother.gain(s),
-    smoother.draw(s, noise),
-    smoother.draw_marginal(s, noise),
-    smoother.solve_marginal(s),
-    smoother.log_marginal(s),
-  ]
-
-
 @pytest.mark.full
 @each_structure
 def test_functions_are_the_same_compiled(name):
   d = dense(name)
   rows, noise = d.rows(seed=3), d.rows(seed=4)
-  function = functools.partial(_all_functions, d.prior)
+  function = functools.partial(
+    structures.all_functions, d.prior, variance=_VARIANCE
+  )
   compiled = tf.function(function, jit_compile=True)(rows, noise)
   for actual, expected in zip(compiled, function(rows, noise)):
     assert actual.shape == expected.shape

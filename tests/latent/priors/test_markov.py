@@ -6,6 +6,7 @@ import scipy.linalg
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
+from tests.latent.priors import structures
 from tfp_adaptive.linalg import banded_scan
 
 _D = 9
@@ -14,59 +15,13 @@ _MEAN = np.linspace(-1.0, 1.0, _D)
 priors = tfpa.gaussian_priors
 
 
-def _precision(order, batch=(), size=_D):
-  rng = np.random.default_rng(order)
-  factor = np.zeros(batch + (size, size))
-  for k in range(order + 1):
-    rows = np.arange(size - k)
-    factor[..., rows, rows + k] = rng.normal(size=batch + (size - k,))
-  eye = np.eye(size)
-  return np.swapaxes(factor, -1, -2) @ factor + 0.3 * eye
-
-
-def _bands(matrix, order):
-  return tuple(np.diagonal(matrix, k, -2, -1).copy() for k in range(order + 1))
-
-
 def _rows(seed=0, shape=(2, _D)):
   return np.random.default_rng(seed).normal(size=shape)
-
-
-def _prior(order, batch):
-  bands = _bands(_precision(order, batch), order)
-  return priors.markov(bands, mean=_MEAN)
 
 
 def _choose_form(monkeypatch, parallel):
   """Takes the forms of depth O(log d), or the loops, on any device."""
   monkeypatch.setattr(banded_scan, 'is_preferred', lambda _: parallel)
-
-
-def _everything(prior):
-  """Returns the function of all that a prior computes, by name."""
-
-  def compute(params, x, e):
-    covariance = prior.covariance(params)
-    smoother = prior.smoother(params, tf.constant(_T, x.dtype))
-    s = prior.to_coordinates(params, x)
-    return dict(
-      coordinates=s,
-      back=prior.from_coordinates(params, s),
-      pull=prior.pull(params, x),
-      multiply=covariance.multiply(x),
-      solve=covariance.solve(x),
-      log_prob=covariance.log_prob(x),
-      gain=smoother.gain(x),
-      solve_marginal=smoother.solve_marginal(x),
-      log_marginal=smoother.log_marginal(x),
-      draw_mean=smoother.draw(x, 0.0 * e),
-      draw_marginal_mean=smoother.draw_marginal(x, 0.0 * e),
-      draw=covariance.draw(e),
-      smoother_draw=smoother.draw(x, e),
-      smoother_draw_marginal=smoother.draw_marginal(x, e),
-    )
-
-  return compute
 
 
 @pytest.mark.parametrize('order, batch', [(1, ()), (2, (2,)), (3, ())])
@@ -75,29 +30,11 @@ def test_parallel_form_gives_the_numbers_of_the_loop(order, batch, monkeypatch):
   found = []
   for parallel in (False, True):
     _choose_form(monkeypatch, parallel)
-    prior = _prior(order, batch)
-    found.append(_everything(prior)(prior.params, x, e))
-  expected, by_scan = found
-  for name, value in by_scan.items():
-    np.testing.assert_allclose(
-      value, expected[name], rtol=1e-8, atol=1e-8, err_msg=name
-    )
-
-
-def _stationary_covariance(coefficients, scale, size):
-  """Returns Toeplitz covariances by the state equation, run to its limit."""
-  order = len(coefficients)
-  companion = np.eye(order, k=-1)
-  companion[0] = coefficients
-  noise = np.zeros((order, order))
-  noise[0, 0] = scale**2
-  gram = scipy.linalg.solve_discrete_lyapunov(companion, noise)
-  lags = [gram[0, 0]]
-  power = np.eye(order)
-  for _ in range(size - 1):
-    power = companion @ power
-    lags.append((power @ gram)[0, 0])
-  return scipy.linalg.toeplitz(lags)
+    bands = structures.bands(structures.precision(order, batch, _D), order)
+    prior = priors.markov(bands, mean=_MEAN)
+    found.append(structures.all_functions(prior, x, e, _T))
+  for by_loop, by_scan in zip(*found, strict=True):
+    np.testing.assert_allclose(by_scan, by_loop, rtol=1e-8, atol=1e-8)
 
 
 def _dense_covariance(prior):
@@ -116,7 +53,7 @@ def test_stationary_process_has_its_toeplitz_covariance(
   prior = priors.autoregression(np.array(coefficients), 0.7, num_steps)
   np.testing.assert_allclose(
     _dense_covariance(prior),
-    _stationary_covariance(coefficients, 0.7, num_steps),
+    structures.stationary_covariance(coefficients, 0.7, num_steps),
     rtol=1e-9,
   )
 
