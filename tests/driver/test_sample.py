@@ -153,10 +153,16 @@ def test_a_callback_hears_the_phase_in_which_a_run_is(monkeypatch):
 
   monkeypatch.setattr(sample_lib.diagnosis, 'worst_coordinates', judged)
   monkeypatch.setattr(sample_lib.diagnosis, 'warnings_after', judged)
-  start = sample_lib.Start(found.final_state, found.final_kernel_results, 3)
-  more = sample_lib.sample_more(
-    _kernel(), start, 10, 0, 5, jit_compile=False, reports=reports
+  given = sample_lib.Arguments(
+    _kernel(),
+    found.final_state,
+    num_results=10,
+    seed=3,
+    block_size=5,
+    jit_compile=False,
+    reports=reports,
   )
+  more = sample_lib.sample_more(given, found.final_kernel_results)
   assert set(phases) == {'sample'} and more.states.shape[0] == 10
 
 
