@@ -101,7 +101,11 @@ class Kernel(tfp_private.TransitionKernel):
   def warnings_after(
     self, results: Any, trace: dict[str, np.ndarray]
   ) -> Iterator[str]:
-    """Yields warnings about a run from its last results and recorded arrays."""
+    """Yields warnings about a run from its last results and recorded arrays.
+
+    `tfpa.sample` shows them. `sample_posterior` does not, because its verdict
+    judges the draws. Add what its users must know to `Chains.failures`.
+    """
     del results, trace
     return iter(())
 

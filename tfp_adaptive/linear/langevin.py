@@ -276,7 +276,9 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
 
     With g(x) and g(y) constant, the term has the gradient of
     `fit + self._correction(...)` at the present C. The term uses C only in
-    C^T (g(x) - g(y)), so its gradient is one outer product instead of two.
+    C^T (g(x) - g(y)), so its gradient is one outer product instead of two. This
+    holds for normal noise only. A subclass with other noise must override this
+    method, or take the exact gradient.
     """
     difference = pulls[0] - pulls[1]
     live = factor.apply_adjoint(grad_change)
@@ -286,6 +288,6 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
     )
 
   def _correction(self, pull_x, pull_y, noise):
-    """Returns log q(x | y) - log q(y | x), multiplied out."""
+    """Returns log q(x | y) - log q(y | x), multiplied out for normal noise."""
     half = 0.5 * (pull_x + pull_y)
     return -0.5 * self.event_sum(half * (half + 2.0 * noise))
