@@ -1,6 +1,7 @@
 """The least Fisher divergence against its equation, and what it learns."""
 
 import functools
+import warnings
 
 import numpy as np
 import pytest
@@ -409,3 +410,92 @@ def test_a_step_says_what_its_finite_chains_say(dense):
   np.testing.assert_allclose(
     after.spread, (1.0 - weight) * before.spread + between + within
   )
+
+
+# What a run says of a factor that was not learned.
+
+
+def _warnings(kernel, start, num_results=200):
+  with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter('always')
+    result = tfpa.sample(
+      kernel, start, num_results, seed=1, jit_compile=False, progress=False
+    )
+  return result, [str(warning.message) for warning in found]
+
+
+def _flat_at_the_end(x):
+  """A normal density without a gradient along the last coordinate."""
+  return targets.standard_normal(x[..., :-1])
+
+
+@pytest.mark.parametrize(
+  'name', ['cholesky', 'low_rank', 'conditional', 'diagonal']
+)
+def test_a_factor_that_was_never_learned_is_told(name):
+  if name == 'conditional':
+    kernel_of = functools.partial(
+      tfpa.transport_adaptive_hamiltonian,
+      transport=tfpa.transports.conditional_gaussian(),
+    )
+    words = 'The map was never fitted'
+  else:
+    structure = dict(
+      cholesky=tfpa.preconditioners.cholesky,
+      low_rank=functools.partial(tfpa.preconditioners.low_rank, 1),
+      diagonal=tfpa.preconditioners.diagonal,
+    )[name]()
+    kernel_of = functools.partial(
+      tfpa.fisher_divergence_langevin, preconditioner=structure
+    )
+    words = 'The scale factor was never learned'
+  start = tf.constant(_TARGET.draw(_NUM_CHAINS))
+  told = [
+    any(words in told for told in _warnings(kernel_of(target, 60), start, 5)[1])
+    for target in (_flat_at_the_end, targets.standard_normal)
+  ]
+  # A diagonal moves, and needs no gradient along each coordinate.
+  assert told == [name != 'diagonal', False]
+
+
+@pytest.mark.parametrize(
+  'build, target',
+  [
+    (tfpa.fisher_divergence_langevin, 0.574),
+    (tfpa.fisher_divergence_hamiltonian, 0.8),
+    (tfpa.adaptive_metropolis, 0.25),
+  ],
+)
+def test_an_acceptance_far_from_the_wanted_one_is_told(build, target):
+  start = tf.constant(_TARGET.draw(_NUM_CHAINS))
+  for num_steps, is_told in ((1, True), (400, False)):
+    kernel = build(
+      lambda x, by=1e8 / num_steps**4: by * targets.standard_normal(x),
+      num_steps,
+    )
+    result, told = _warnings(kernel, 1e-4 * num_steps**2 * start)
+    rate = np.mean(result.trace['is_accepted'])
+    assert (abs(rate - target) > 0.15) == is_told
+    assert any('it has not settled' in words for words in told) == is_told
+
+
+def test_a_failed_fit_in_many_dimensions_is_followed_by_another(monkeypatch):
+  size, num_steps = 120, 100
+  kernel = _divergence(targets.standard_normal, num_steps)
+  start = tf.constant(np.random.default_rng(1).normal(size=(4, size)))
+  failing = [True]
+
+  def factor(*_):
+    return tf.eye(size, dtype=tf.float64) * (np.nan if failing[0] else 1.0)
+
+  results = kernel.bootstrap_results(start)
+  statistics = results.statistics._replace(
+    time=tf.constant(60.0, tf.float64), next_fit=tf.constant(60.0, tf.float64)
+  )
+  params = mh_results(results).accepted_results.preconditioner_params
+  monkeypatch.setattr(fisher_fit, 'factor', factor)
+  _, failed = kernel._fit(params, statistics, 4)
+  failing[0] = False
+  _, fitted = kernel._fit(params, statistics, 4)
+  assert failed.next_fit == 66.0 and failed.num_failed_fits == 1
+  assert fitted.next_fit > 75.0 and fitted.num_failed_fits == 0

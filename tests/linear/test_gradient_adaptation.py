@@ -92,3 +92,27 @@ def test_a_gradient_that_overflows_moves_nothing_and_is_counted():
   for leaf in tf.nest.flatten(after.optimizer_state):
     assert np.all(np.isfinite(leaf))
   assert after.num_dropped_gradients == _NUM_CHAINS
+
+
+def test_a_criterion_needs_no_more_than_its_value_and_entropy():
+  criterion = tfpa.interfaces.Criterion(
+    name='acceptance',
+    init=lambda problem: tf.zeros([], problem.dtype),
+    value=lambda state, transition: tf.where(
+      transition.is_finite, tf.minimum(transition.log_accept_ratio, 0.0), 0.0
+    ),
+    entropy=lambda state, transition: transition.proposal_entropy,
+    entropy_weight=lambda state: 0.05,
+    target_accept_prob=0.5,
+  )
+  kernel = tfpa.gradient_adaptive_langevin(
+    targets.standard_normal, 20, criterion=criterion
+  )
+  start = tf.constant(np.random.default_rng(0).normal(size=(4, 2)))
+  results = kernel.bootstrap_results(start)
+  _, results = targets.run(kernel, start, 3, 'graph', results=results)
+  assert float(results[-1].criterion_state) == 0.0
+  assert set(kernel.scalars_at(results[-1])) == {
+    'mean_accept_prob',
+    'num_dropped_gradients',
+  }

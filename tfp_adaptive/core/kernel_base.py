@@ -110,7 +110,7 @@ class Kernel(tfp_private.TransitionKernel):
     """Yields warnings about a run from its last results and recorded arrays.
 
     `tfpa.sample` shows them. `sample_posterior` does not, because its verdict
-    has checks of its own.
+    judges the draws. Add what its users must know to `Chains.failures`.
     """
     del results, trace
     return iter(())

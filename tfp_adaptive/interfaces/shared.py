@@ -240,6 +240,18 @@ class Feedback(NamedTuple):
   scale_force: Any
 
 
+def _same_state(state: Any, *_: Any) -> Any:
+  return state
+
+
+def _no_feedback(*_: Any) -> Feedback:
+  return Feedback(objective_scale=1.0, scale_force=0.0)
+
+
+def _nothing(_: Any) -> dict[str, Any]:
+  return {}
+
+
 class Criterion(NamedTuple):
   """An objective to maximize: mean value + entropy_weight * mean entropy."""
 
@@ -253,18 +265,18 @@ class Criterion(NamedTuple):
   entropy: Callable[[Any, Transition], Any]
   # (state) -> weight of the entropy, []; 0.0 without entropy.
   entropy_weight: Callable[[Any], Any]
-  # (state, transition, slopes, problem) -> state.
-  update: Callable[..., Any]
-  # (state, transition) -> Feedback.
-  feedback: Callable[[Any, Transition], Feedback]
-  # (state) -> dict of [] Tensors worth tracing, by name.
-  trace: Callable[[Any], dict[str, Any]]
-  # (problem) -> dict of name in `trace` -> (lower, upper). A value at its bound
-  # causes a warning.
-  bounds: Callable[[ProblemSize], dict[str, tuple[float, float]]]
   # Wanted mean acceptance. The scale search ends when the acceptance crosses
   # it, and a final miss of more than 0.15 causes a warning.
   target_accept_prob: float
+  # (state, transition, slopes, problem) -> state; by default the same state.
+  update: Callable[..., Any] = _same_state
+  # (state, transition) -> Feedback; by default the gradient adapts the scale.
+  feedback: Callable[[Any, Transition], Feedback] = _no_feedback
+  # (state) -> dict of [] Tensors worth tracing, by name.
+  trace: Callable[[Any], dict[str, Any]] = _nothing
+  # (problem) -> dict of name in `trace` -> (lower, upper). A value at its bound
+  # causes a warning.
+  bounds: Callable[[ProblemSize], dict[str, tuple[float, float]]] = _nothing
   # Whether a final acceptance above the target is as good as the target.
   may_exceed_target: bool = False
   # Whether `update` needs slopes: only relative optimizers have them.

@@ -22,6 +22,7 @@ import tensorflow_probability as tfp
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
@@ -157,6 +158,13 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
 
   def scalars_at(self, results):
     return dict(mean_accept_prob=results.mean_accept_prob)
+
+  def warnings_after(self, results, trace):
+    del results
+    if self.num_adaptation_steps:
+      yield from run_warnings.acceptance(
+        trace.get('is_accepted'), self._parameters['target_accept_prob']
+      )
 
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the search, and mu at the chains' mean."""

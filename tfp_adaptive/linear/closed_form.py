@@ -16,6 +16,7 @@ from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import merging
+from tfp_adaptive.core import run_warnings
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import step_sizes
@@ -104,6 +105,13 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
       mean_accept_prob=results.mean_accept_prob,
       num_dropped_gradients=results.num_dropped_gradients,
     )
+
+  def warnings_after(self, results, trace):
+    del results
+    if self.num_adaptation_steps:
+      yield from run_warnings.acceptance(
+        trace.get('is_accepted'), self._parameters['target_accept_prob']
+      )
 
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the search and the statistics."""

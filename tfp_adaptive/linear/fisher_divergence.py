@@ -303,6 +303,27 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     """Whether the structure is fitted to pairs instead of moments."""
     return self.preconditioner.fisher_fit is not None
 
+  def warnings_after(self, results, trace):
+    yield from super().warnings_after(results, trace)
+    statistics = results.statistics
+    num_failed = int(statistics.num_failed_fits)
+    if num_failed and num_failed >= self._most_failures(int(statistics.time)):
+      yield (
+        f'The scale factor was never learned: all {num_failed} fits were not '
+        'finite, so that it is still a multiple of the first. Start where '
+        'every coordinate can move and has a gradient, or adapt longer.'
+      )
+
+  def _most_failures(self, time):
+    """Returns the number of failures in `time` steps if every fit fails."""
+    if not (self._is_fitted or self._keeps_pairs):
+      return time  # There is a move at every step.
+    step = _FIRST_OF_PAIRS if self._keeps_pairs else _FIRST_FIT
+    count = 0
+    while step <= time:
+      count, step = count + 1, float(fisher_fit.time_after_failure(step))
+    return count
+
   def _start(self, params, state, inner):
     """Returns moments at the first means with spread 0, or no pairs."""
     states, gradients, is_finite = self._states_and_gradients(state, inner)
@@ -349,7 +370,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
         1.0 / tf.cast(ps.shape(states)[0], states.dtype),
         rate,
       )
-      params, num_failed = _if_finite(moved, params, statistics)
+      params, num_failed = _if_finite(moved, params, statistics.num_failed_fits)
       statistics = statistics._replace(num_failed_fits=num_failed)
     return params, statistics, tf.ones_like(time)
 
@@ -359,28 +380,21 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     is_due = time >= statistics.next_fit
 
     def fit(params, num_failed):
-      del num_failed
       factor = fisher_fit.factor(
         self.preconditioner,
         statistics.state.spread,
         statistics.gradient.spread,
         time * tf.cast(num_chains, time.dtype),
       )
-      return _if_finite(factor, params, statistics)
+      return _if_finite(factor, params, num_failed)
 
     params, num_failed = control_flow.apply_if(
       is_due, fit, params, statistics.num_failed_fits
     )
-    next_fit = tf.where(
-      is_due,
-      fisher_fit.next_time(
-        time, ps.shape(params)[-1], self.num_adaptation_steps
-      ),
-      statistics.next_fit,
+    following = fisher_fit.next_time(
+      time, ps.shape(params)[-1], self.num_adaptation_steps
     )
-    return params, statistics._replace(
-      next_fit=next_fit, num_failed_fits=num_failed
-    )
+    return params, _with_fit(statistics, is_due, num_failed, following)
 
   def _fit_pairs(self, params, statistics, time, inner, pairs):
     """Adds a pair of every chain to the history, and fits if a fit is due.
@@ -422,9 +436,12 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       statistics.pairs.last,
       statistics.num_failed_fits,
     )
-    following = tf.where(is_due, _GROWTH_OF_PAIRS * time, statistics.next_fit)
-    pairs = Pairs(history, last)
-    statistics = Statistics(time, following, num_failed, [], [], pairs)
+    statistics = _with_fit(
+      statistics._replace(time=time, pairs=Pairs(history, last)),
+      is_due,
+      num_failed,
+      _GROWTH_OF_PAIRS * time,
+    )
     return params, statistics, moved / step_size
 
   def _forget_lengths(
@@ -448,10 +465,28 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     return tf.where(steps > 0.0, steps, float('inf'))
 
 
-def _if_finite(candidate, params, statistics):
+def _with_fit(statistics, is_due, num_failed, following):
+  """Returns statistics after a step whose fit, if due, is followed by another.
+
+  After a failure the next fit does not wait until the step `following`.
+  """
+  time = statistics.time
+  has_failed = num_failed > statistics.num_failed_fits
+  following = tf.where(
+    has_failed,
+    tf.minimum(fisher_fit.time_after_failure(time), following),
+    following,
+  )
+  return statistics._replace(
+    next_fit=tf.where(is_due, following, statistics.next_fit),
+    num_failed_fits=num_failed,
+  )
+
+
+def _if_finite(candidate, params, num_failed):
   """Returns (candidate if it is finite, else `params`; number of failures)."""
   is_good = adaptation_base.is_finite(candidate)
   return (
     adaptation_base.choose(is_good, candidate, params),
-    statistics.num_failed_fits + tf.cast(~is_good, tf.int32),
+    num_failed + tf.cast(~is_good, tf.int32),
   )

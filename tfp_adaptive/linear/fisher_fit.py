@@ -93,6 +93,15 @@ def next_time(time, event_size, num_adaptation_steps):
   return tf.where(is_last, last, following)
 
 
+def time_after_failure(time):
+  """Returns the step of the fit that follows a failed fit at `time`.
+
+  The interval is a tenth of the steps so far, in any number of dimensions, so
+  that failed fits are few, too.
+  """
+  return time + tf.maximum(tf.floor(time / 10.0), 1.0)
+
+
 def fit_and_gain(preconditioner, params, states, gradients, weights):
   """Returns the fit to half of the pairs, and its gain on the other half.
 

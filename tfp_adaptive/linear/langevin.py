@@ -274,10 +274,11 @@ class UncalibratedPreconditionedLangevin(proposal.UncalibratedProposal):
   def _fast_change(self, factor, slope, ratio, grad_change, pulls, noise):
     """Returns a term with the gradient of the log ratio, and control variates.
 
-    It holds for normal noise only. With g(x) and g(y) constant, the term has
-    the gradient of `fit + self._correction(...)` at the present C. The term
-    uses C only in C^T (g(x) - g(y)), so its gradient is one outer product
-    instead of two.
+    With g(x) and g(y) constant, the term has the gradient of
+    `fit + self._correction(...)` at the present C. The term uses C only in
+    C^T (g(x) - g(y)), so its gradient is one outer product instead of two. This
+    holds for normal noise only. A subclass with other noise must override this
+    method, or take the exact gradient.
     """
     difference = pulls[0] - pulls[1]
     live = factor.apply_adjoint(grad_change)

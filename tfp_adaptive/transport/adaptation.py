@@ -114,6 +114,16 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     block_fits.check_promised(self)
     return super().bootstrap_results(init_state)
 
+  def warnings_after(self, results, trace):
+    yield from super().warnings_after(results, trace)
+    num_failed = int(results.statistics.num_failed_fits)
+    if num_failed and not int(results.statistics.num_fits):
+      yield (
+        f'The map was never fitted: {num_failed} fits were not finite, and '
+        'steps were those of a multiple of the identity. Adapt longer or with '
+        'more chains, and start where every coordinate can move.'
+      )
+
   def _start(self, params, state, inner):
     del params
     rows = self._pairs(state, inner)

@@ -76,10 +76,8 @@ def expected_squared_jump_distance(target_accept_prob=0.55):
     value=value,
     entropy=lambda state, transition: transition.proposal_entropy,
     entropy_weight=lambda state: 0.0,
-    feedback=_no_feedback,
     update=_update,
     trace=lambda state: {'moving_distance': state.moving_distance},
-    bounds=lambda problem: {},
     target_accept_prob=target_accept_prob,
     holds_scale=False,
   )
@@ -96,13 +94,6 @@ def _init(problem):
     moving_distance=tf.ones([], problem.dtype),
     is_first=tf.constant(True),
   )
-
-
-def _no_feedback(state, transition):
-  """Returns the feedback of a criterion whose gradient adapts the scale."""
-  del transition
-  one = tf.ones_like(state.moving_distance)
-  return interfaces.Feedback(objective_scale=one, scale_force=0.0 * one)
 
 
 def scale_of(state, distance, is_finite):
