@@ -429,6 +429,7 @@ def _flat_at_the_end(x):
   return targets.standard_normal(x[..., :-1])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'name', ['cholesky', 'low_rank', 'conditional', 'diagonal']
 )
@@ -458,6 +459,7 @@ def test_a_factor_that_was_never_learned_is_told(name):
   assert told == [name != 'diagonal', False]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'build, target',
   [
