@@ -25,7 +25,7 @@ from tfp_adaptive.posterior.starts import arrival
 from tfp_adaptive.posterior.structures import structure
 
 
-class _Killed(Exception):
+class _Killed(BaseException):
   pass
 
 
