@@ -64,6 +64,7 @@ def test_a_call_killed_in_turn_is_the_call_that_was_not(
 ):
   monkeypatch.setattr(run_file, '_SECONDS', 0.0)
   monkeypatch.setattr(run_file, '_TIMES_ITS_OWN', 0.0)
+  monkeypatch.setattr(host, '_STEPS_TO_SAVE', 50)
   for owner, name, after in (
     (checkpoint.State, 'save', 1),  # While it adapts.
     (chains_lib.Chains, 'run_block', 0),  # Adapted, before it draws on.
