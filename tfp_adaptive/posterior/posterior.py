@@ -64,7 +64,8 @@ class Posterior:
     verdict: `judge.verdict.Verdict`: the checks, coordinate by coordinate.
     report: `Report`, a list of `Stage`: what was done and why, and the cost of
       each stage for each chain.
-    thinning: Steps of a chain from one draw to the next.
+    thinning: Steps of a chain from one draw to the next. A step may consist of
+      several short trajectories that keep momenta.
     num_gradients: Gradients that each chain computed in all stages.
     ended_by: What ended the run before all checks passed, or ''.
   """
