@@ -50,6 +50,8 @@ _NIGHTLY = BASELINES + tuple(
 CRITERIA = tuple(tfpa.criteria.__all__)
 OPTIMIZERS = tuple(tfpa.optimizers.__all__)
 PRECONDITIONERS = tuple(tfpa.preconditioners.__all__)
+# Structures that an adaptation can move; a fit alone learns the others.
+MOVED = tuple(name for name in PRECONDITIONERS if name != 'low_rank')
 
 # Arguments of factories that cannot be called without.
 ARGUMENTS = {

@@ -34,7 +34,9 @@ def _structured():
     tfpa.gradient_adaptive_random_walk,
   ):
     is_given = builder is tfpa.entropy_adaptive_hamiltonian
-    for name in set(registry.PRECONDITIONERS) - {'cholesky', 'per_part'}:
+    fits = 'fisher_divergence' in builder.__name__
+    names = registry.PRECONDITIONERS if fits else registry.MOVED
+    for name in set(names) - {'cholesky', 'per_part'}:
       options = dict(preconditioner=registry.preconditioner(name))
       options |= dict(num_leapfrog_steps=3) if is_given else {}
       yield _adapting(builder, name, options=options)

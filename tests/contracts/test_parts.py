@@ -39,7 +39,7 @@ def _assert_learns(**parts):
   assert all(np.all(np.isfinite(a)) for a in after)
 
 
-@pytest.mark.parametrize('name', registry.PRECONDITIONERS)
+@pytest.mark.parametrize('name', registry.MOVED)
 def test_a_kernel_learns_with_every_preconditioner(name):
   part = registry.preconditioner(name, init_scale=0.5)
   _assert_learns(preconditioner=part)
@@ -62,7 +62,7 @@ def test_a_kernel_learns_with_every_criterion(name):
   [
     pytest.param(n, s, marks=[pytest.mark.nightly] * (s != 'cholesky'))
     for n in registry.OPTIMIZERS
-    for s in registry.PRECONDITIONERS
+    for s in registry.MOVED
     if n != 'rmsprop' or s == 'cholesky'
   ],
 )
@@ -74,7 +74,7 @@ def test_a_kernel_learns_with_every_optimizer(name, structure):
 
 
 @pytest.mark.parametrize('is_relative', [True, False])
-@pytest.mark.parametrize('structure', registry.PRECONDITIONERS)
+@pytest.mark.parametrize('structure', registry.MOVED)
 def test_optimizers_see_gradients_inside_the_structure(structure, is_relative):
   # Entries that are projected away must not count, in a global norm say.
   seen = []

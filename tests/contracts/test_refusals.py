@@ -76,6 +76,8 @@ _cross_entropy = functools.partial(tfpa.criteria.cross_entropy, 0.6)
 _penalty = functools.partial(
   penalty.eigenvalue_penalty, weights=(1.0, 2.0), rate=0.1, slack=0.0
 )
+_per_part = tfpa.preconditioners.per_part
+_low_rank = dict(preconditioner=tfpa.preconditioners.low_rank(1))
 _autoregression = gaussian_priors.autoregression
 _langevin = functools.partial(
   tfpa.gradient_adaptive_langevin, _normal, num_adaptation_steps=10
@@ -92,6 +94,14 @@ _LINEAR = [
   (_fisher, dict(num_leapfrog_steps=(4, 2)), 'fewest, most'),
   (_fisher, dict(num_leapfrog_steps=5, max_num_leapfrog_steps=9), 'Leave'),
   (_metropolis, dict(shape_rate=np.inf), '`shape_rate` must'),
+  (_langevin, _low_rank, 'Build the kernel with `tfpa.fisher_divergence_h'),
+  (
+    _langevin,
+    dict(_low_rank, optimizer=tfpa.optimizers.adam(1e-3)),
+    'only fitted to pairs',
+  ),
+  (_metropolis, _low_rank, 'only fitted to pairs'),
+  (_per_part, dict(preconditioners=_low_rank.values()), 'only fitted to pairs'),
   (_measure, dict(entropy_weight_rule='x'), 'one of'),
   (_measure, dict(min_entropy_weight=0.0), 'min_'),
   (_measure, dict(max_entropy_weight=-1.0), '`max_entropy_weight` must'),
@@ -226,6 +236,7 @@ _SURROGATES = [
   (_surrogate_proposal, dict(target_log_prob_fn=_estimate), 'stochastic=True'),
   (_kernel, dict(target_accept_prob=0.7), r'num_leapfrog_steps=\(1, 10\)'),
   (_kernel, dict(walk_share=1.0), 'tfpa.adaptive_metropolis'),
+  (_kernel, _low_rank, 'only fitted to pairs'),
   (_history, dict(history=np.zeros(4)), 'result.states'),
   (_history, dict(history=[[1.0, np.nan]] * 2), 'result.states'),
   (_lite, dict(num_centers=11), '`num_points=10`'),

@@ -139,7 +139,7 @@ _KERNELS = [
   (cases.named('elliptical_slice'), None),
   *(
     (cases.named('hamiltonian'), structure)
-    for structure in registry.PRECONDITIONERS
+    for structure in registry.MOVED
     if structure not in ('cholesky', 'per_part')
   ),
 ]

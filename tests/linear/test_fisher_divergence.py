@@ -144,7 +144,7 @@ def _moved(preconditioner, params, batches, rate):
   return run(params, batches)
 
 
-_STRUCTURES = [name for name in registry.PRECONDITIONERS if name != 'cholesky']
+_STRUCTURES = [name for name in registry.MOVED if name != 'cholesky']
 
 
 def _start(name, size):
@@ -309,14 +309,14 @@ def _errors(name, rate):
   return errors
 
 
-@pytest.mark.parametrize('name', registry.PRECONDITIONERS)
+@pytest.mark.parametrize('name', registry.MOVED)
 def test_a_move_at_rate_one_lands_with_an_error_of_second_order(name):
   errors = _errors(name, 1.0)
   assert errors[0] < 0.1
   assert errors[1] < 0.15 * errors[0]
 
 
-@pytest.mark.parametrize('name', registry.PRECONDITIONERS)
+@pytest.mark.parametrize('name', registry.MOVED)
 def test_one_at_half_of_the_rate_goes_half_of_the_way(name):
   np.testing.assert_allclose(_errors(name, 0.5), 0.5, atol=0.05)
 

@@ -26,7 +26,8 @@ def random_like(structure, scale, seed=0):
 def perturbed(part, params, size, seed):
   """Returns params of the same structure, moved at random by `size`."""
   noise = random_like(params, size, seed)
-  return part.project(tf.nest.map_structure(lambda p, n: p + n, params, noise))
+  params = tf.nest.map_structure(lambda p, n: p + n, params, noise)
+  return part.project(params) if part.project else params
 
 
 def arrange(name, **options):
@@ -62,8 +63,6 @@ def scaled(name, params, scales):
     return s * params
   if name == 'cholesky':
     return s[:, np.newaxis] * params
-  if name == 'low_rank':
-    return params._replace(scales=s * params.scales)
   if name == 'arrow':
     path, rest = s[:-2], s[-2:]
     diag, upper, cross, corner = params

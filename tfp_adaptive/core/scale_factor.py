@@ -50,6 +50,19 @@ def positive(scales, min_scale):
   return tf.maximum(tf.abs(scales), tf.cast(_LEAST, scales.dtype))
 
 
+def check_moves(preconditioner, learner):
+  """Refuses a structure that only a fit to pairs can learn."""
+  is_part = isinstance(preconditioner, interfaces.Preconditioner)
+  if is_part and preconditioner.move is None:
+    raise ValueError(
+      f'{learner} moves the params of the factor at every step, and '
+      f'`{preconditioner.name}` is only fitted to pairs of a state and its '
+      'gradient. Build the kernel with `tfpa.fisher_divergence_hamiltonian` or '
+      '`tfpa.fisher_divergence_langevin`, or write '
+      '`preconditioner=tfpa.preconditioners.diagonal()`.'
+    )
+
+
 def at(preconditioner, params):
   """Returns C as a function of its raw params, without a tangent."""
   operator = preconditioner.operator(params)

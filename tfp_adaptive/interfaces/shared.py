@@ -96,24 +96,25 @@ class Preconditioner(NamedTuple):
   init: Callable[..., Any]
   # (params) -> tf.linalg.LinearOperator C.
   operator: Callable[[Any], Any]
+  # (params, factor) -> params of factor * C, factor [] and positive.
+  rescale: Callable[[Any, Any], Any]
+  # The next five are None in a structure that only a fit to pairs can learn.
   # (params, left, right, push) -> gradient with respect to the tangent, at
   # zero, of the sum over rows of a^T C (I + E) b. Rows [n, d]: left = C^T a,
   # right = b; push() returns C b for structures that need it.
-  outer: Callable[..., Any]
+  outer: Callable[..., Any] | None = None
   # (params) -> gradient of log |det C (I + E)| with respect to the tangent.
-  log_det_gradient: Callable[[Any], Any]
+  log_det_gradient: Callable[[Any], Any] | None = None
   # (params, grads) -> derivative in the log scale of C, [], from the gradient
   # with respect to the tangent; the trace of `grads` if the tangent is E.
-  slope: Callable[[Any, Any], Any]
+  slope: Callable[[Any, Any], Any] | None = None
   # (params, tangent) -> params after a natural gradient step. Pass half the
   # gradient, times the rate, because C C^T moves by twice E. The step is
   # invariant to the scale of the coordinates, and safe for a tangent of any
   # size: no direction shrinks or grows by more than about a factor of two.
-  move: Callable[[Any, Any], Any]
-  # (params, factor) -> params of factor * C, factor [] and positive.
-  rescale: Callable[[Any, Any], Any]
+  move: Callable[[Any, Any], Any] | None = None
   # (params) -> params, made invertible again after a Euclidean step.
-  project: Callable[[Any], Any]
+  project: Callable[[Any], Any] | None = None
   # First scale: a float, a function of the event size, or None if the
   # adaptation finds it in its first steps.
   init_scale: float | Callable[[int], float] | None = None

@@ -150,6 +150,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       arguments.check_positive(shape_rate, 'shape_rate', 1e-3)
     self._keep(locals())
     checks.check_has_tangent(self.proposal, type(self).__name__)
+    scale_factor.check_moves(self.preconditioner, type(self).__name__)
 
   @property
   def adapting_cost(self):

@@ -1,6 +1,7 @@
 """Checks that the parts of a sampler that learns a matrix go together."""
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core.proposal import UncalibratedProposal
 
 
@@ -20,6 +21,7 @@ def check_gradient_adaptation(criterion, optimizer, proposal, learner):
       'The transport of the proposal is fitted to pairs and not learned by '
       'gradient. Take `tfpa.adaptation.FisherTransportAdaptation`.'
     )
+  scale_factor.check_moves(part, learner)
   if optimizer.is_relative:
     check_has_tangent(proposal, f'`{optimizer.name}`')
   check_is_exact(proposal, learner)

@@ -80,8 +80,9 @@ def _init(event_size, dtype, scale):
   if size is not None and size > _LARGEST_EVENT:
     raise ValueError(
       f'A dense factor of {size} coordinates has {size}^2 entries, more than a '
-      'run can hold. Write `preconditioner=tfpa.preconditioners.diagonal()` or '
-      '`preconditioner=tfpa.preconditioners.low_rank(20)`.'
+      'run can hold. Write `preconditioner=tfpa.preconditioners.diagonal()`, '
+      'or `preconditioner=tfpa.preconditioners.low_rank(20)` if the sampler '
+      'learns by Fisher divergence.'
     )
   return tf.cast(scale, dtype) * tf.eye(event_size, dtype=dtype)
 

@@ -5,21 +5,16 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
-from tfp_adaptive.core import scale_factor
 from tfp_adaptive.core import shown
 from tfp_adaptive.core.tfp_private import prefer_static as ps
-from tfp_adaptive.preconditioners import low_rank_fisher
 from tfp_adaptive.preconditioners import low_rank_pairs
 from tfp_adaptive.preconditioners.factor_operator import FactorOperator
 
-_FIRST_SIZE = 0.1  # Length of a column of U; C starts near a multiple of I.
-_MAX_STRETCH = 0.5
 _PAIRS_PER_COLUMN = 64  # Pairs (state, gradient) in the history.
-_NUM_ITERATIONS = 4  # Steps of the power iteration.
 
 
 class LowRankParams(NamedTuple):
-  """Params, or a tangent."""
+  """Numbers that define C."""
 
   scales: tf.Tensor  # c, [d].
   columns: tf.Tensor  # U, [d, rank].
@@ -39,30 +34,26 @@ class LowRankParams(NamedTuple):
 
 
 @shown.remembers_call
-def low_rank(rank, init_scale=None, min_scale=0.0):
+def low_rank(rank, init_scale=None):
   """Builds a diagonal plus low-rank factor, params (c, U) [d] and [d, rank].
 
   It learns the scale of every coordinate, and a few directions in which the
   target is wider than these scales imply. Narrower directions need a dense or
-  banded factor. It costs O(d rank) in time and memory for each chain, and
-  O(d rank^2) for a move.
+  banded factor. It costs O(d rank) in time and memory for each chain.
 
     C = D (I + U U^T),   D = diag(c),
     log |det C| = sum log c_i + log det (I + U^T U).
 
-  A tangent is a relative change of c and a change of U. A move is a natural
-  gradient step, solved by conjugate gradients. It does not depend on the scale
-  of the coordinates. U starts small but not at zero, where its gradient
-  vanishes.
+  A fit to pairs of a state and its gradient finds the params. Only the samplers
+  that learn by Fisher divergence make such fits, for example
+  `fisher_divergence_hamiltonian`. All other adaptations move their params at
+  every step, and refuse this structure.
 
   Args:
     rank: Number of columns of U, at least 1 and less than the event size.
     init_scale: First scale of all coordinates, in units of the state: a
       positive float or a function of the event size. By default the adaptation
       finds this scale.
-    min_scale: Smallest c_i after a step of an optimizer that works on raw
-      params (`rmsprop`, `adam`). With 0, a negative c_i and row i of U change
-      sign, which leaves C C^T unchanged. `relative_gradient` keeps c positive.
 
   Returns:
     An `interfaces.Preconditioner`.
@@ -73,7 +64,7 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
 
   Example:
     target = tfp.distributions.MultivariateNormalDiag(tf.zeros(100))
-    kernel = tfpa.gradient_adaptive_langevin(
+    kernel = tfpa.fisher_divergence_hamiltonian(
       target.log_prob, 1000, preconditioner=tfpa.preconditioners.low_rank(5)
     )
   """
@@ -91,38 +82,17 @@ def low_rank(rank, init_scale=None, min_scale=0.0):
         f'but got {size}. Take `tfpa.preconditioners.cholesky()`.'
       )
     scales = tf.cast(scale, dtype) * tf.ones([event_size], dtype)
-    return LowRankParams(scales, _first_columns(event_size, rank, dtype))
+    return LowRankParams(scales, tf.zeros([event_size, rank], dtype))
 
   return interfaces.Preconditioner(
     name='low_rank',
     init=init,
     operator=_operator,
-    outer=_outer,
-    log_det_gradient=_log_det_gradient,
-    slope=lambda params, grads: tf.reduce_sum(grads[0]),
-    move=_move,
     rescale=lambda params, by: params._replace(scales=by * params.scales),
-    project=lambda params: _project(params, min_scale),
     init_scale=init_scale,
     fisher_fit=lambda *pairs: LowRankParams(*low_rank_pairs.fit(rank, *pairs)),
     num_fisher_pairs=_PAIRS_PER_COLUMN * rank,
   )
-
-
-def _project(params, min_scale):
-  scales, columns = params
-  if min_scale == 0.0:  # C diag(+-1) has the same C C^T.
-    sign = tf.where(scales < 0.0, -tf.ones_like(scales), tf.ones_like(scales))
-    columns *= sign[:, tf.newaxis]
-  return LowRankParams(scale_factor.positive(scales, min_scale), columns)
-
-
-def _first_columns(event_size, rank, dtype):
-  """Returns small columns of random directions, the same in every call."""
-  columns = tf.random.stateless_normal(
-    ps.stack([event_size, rank]), seed=[0, 1], dtype=dtype, alg='philox'
-  )
-  return _FIRST_SIZE * columns / tf.norm(columns, axis=0)
 
 
 def _turned(columns, target):
@@ -135,73 +105,36 @@ def _turned(columns, target):
 
 def _operator(params):
   scales, columns = params
-  geometry = low_rank_fisher.Geometry(columns)
+  # K = I + U U^T, K^-1 = I - U G U^T, G = (I + U^T U)^-1
+  identity = tf.eye(ps.shape(columns)[-1], dtype=columns.dtype)
+  gram = tf.matmul(columns, columns, transpose_a=True)
+  # I + U^T U is at least I, so that a plain solve is accurate.
+  chol = tf.linalg.cholesky(identity + gram)
+  inverse = tf.linalg.cholesky_solve(chol, identity)
+
+  def stretched(rows):
+    inner = tf.matmul(rows, columns)
+    return rows + tf.matmul(inner, columns, transpose_b=True)
+
+  def shrunk(rows):
+    inner = tf.matmul(tf.matmul(rows, columns), inverse)
+    return rows - tf.matmul(inner, columns, transpose_b=True)
 
   def apply(rows, adjoint):
-    if adjoint:
-      return geometry.apply(scales * rows)
-    return scales * geometry.apply(rows)
+    return stretched(scales * rows) if adjoint else scales * stretched(rows)
 
   def unapply(rows, adjoint):
-    if adjoint:
-      return geometry.unapply(rows) / scales
-    return geometry.unapply(rows / scales)
+    return shrunk(rows) / scales if adjoint else shrunk(rows / scales)
+
+  def log_abs_det():
+    log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol)))
+    return tf.reduce_sum(tf.math.log(scales)) + log_det
 
   return FactorOperator(
     ps.shape(scales)[0],
     scales.dtype,
     apply=apply,
     unapply=unapply,
-    log_abs_det=lambda: tf.reduce_sum(tf.math.log(scales)) + geometry.log_det,
+    log_abs_det=log_abs_det,
     name='low_rank',
   )
-
-
-def _outer(params, left, right, push):
-  scales, columns = params
-  # K = I + U U^T.
-  pulled = low_rank_fisher.Geometry(columns).unapply(left)  # K^-1 left
-  pushed = push() / scales  # K right
-  inner = tf.matmul(pulled, tf.matmul(right, columns), transpose_a=True)
-  inner += tf.matmul(right, tf.matmul(pulled, columns), transpose_a=True)
-  return LowRankParams(tf.reduce_sum(pulled * pushed, axis=0), inner)
-
-
-def _log_det_gradient(params):
-  scales, columns = params
-  inverse = low_rank_fisher.Geometry(columns).inverse
-  return LowRankParams(tf.ones_like(scales), 2.0 * tf.matmul(columns, inverse))
-
-
-def _move(params, tangent):
-  scales, columns = params
-  geometry = low_rank_fisher.Geometry(columns)
-  delta, omega = low_rank_fisher.natural_step(geometry, tuple(tangent))
-  shrink = _shrink(geometry, delta, omega)
-  moved = scales * tf.exp(shrink * delta), columns + shrink * omega
-  is_usable = tf.math.is_finite(shrink)
-  return LowRankParams(
-    *(tf.where(is_usable, new, old) for new, old in zip(moved, params))
-  )
-
-
-def _shrink(geometry, delta, omega):
-  """Returns the factor, at most 1, by which a move is shortened, [].
-
-  No direction of C then changes by much more than `_MAX_STRETCH`.
-  """
-  change = low_rank_fisher.symmetric_change(geometry, delta, omega)
-  size = ps.shape(delta)[0]
-  # The start must not be orthogonal to the leading direction.
-  column = tf.cast(1 + tf.range(size) % 7, delta.dtype)[:, tf.newaxis]
-  tiny = tf.constant(1e-30, delta.dtype)
-  for _ in range(_NUM_ITERATIONS):
-    column /= tf.maximum(tf.norm(column), tiny)
-    column = low_rank_fisher.multiply(change, column)
-  stretch = tf.maximum(tf.norm(column), tf.reduce_max(tf.abs(delta)))
-  # E (`low_rank_fisher.py`) leaves out the second order, omega omega^T. It is
-  # bounded by |omega^T K^-1 omega| <= 1/4.
-  pulled = tf.transpose(geometry.unapply(tf.transpose(omega)))
-  square = tf.norm(tf.matmul(omega, pulled, transpose_a=True))
-  stretch = tf.maximum(stretch, tf.sqrt(square))
-  return _MAX_STRETCH / tf.maximum(stretch, _MAX_STRETCH)

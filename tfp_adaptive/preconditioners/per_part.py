@@ -30,7 +30,8 @@ def per_part(preconditioners, init_scale=None):
     the parts instead of the event size.
 
   Raises:
-    ValueError: If there is no block, or `init` gets another number of sizes.
+    ValueError: If there is no block, if a block can only be fitted to pairs
+      (`low_rank`), or if `init` gets another number of sizes.
     TypeError: If a block is no `interfaces.Preconditioner`.
 
   Example:
@@ -155,6 +156,7 @@ def _check(blocks):
         f'got {block!r}. Write for example '
         '`[tfpa.preconditioners.diagonal(), tfpa.preconditioners.cholesky()]`.'
       )
+    scale_factor.check_moves(block, '`per_part`')
 
 
 def _check_sizes(part_sizes, num_blocks):

@@ -105,6 +105,12 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
       )
     history = _check_history(history)
     self._keep(locals())
+    if self._learns_momentum_scale:
+      scale_factor.check_moves(self.preconditioner, type(self).__name__)
+    if self._walks:
+      scale_factor.check_moves(
+        self.proposal.walk_preconditioner, type(self).__name__
+      )
 
   @property
   def proposal(self):
