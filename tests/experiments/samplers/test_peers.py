@@ -9,7 +9,6 @@ import tensorflow_probability as tfp
 
 from experiments.papers import config as configs
 from experiments.papers import diagnostics
-from experiments.samplers import nutpie_peer
 from experiments.samplers import tfp_kernels
 from experiments.samplers.base import BuildOptions
 from experiments.targets import jax_density
@@ -108,19 +107,6 @@ def test_counted_gradients_are_those_that_are_taken(name):
   assert max(taken) > 1
 
 
-def test_sampling_is_timed_from_the_last_adapting_draw(monkeypatch):
-  now = iter([3.0, 4.0, 7.0, 8.0, 20.0, 21.0, 22.0])
-  monkeypatch.setattr(nutpie_peer.time, 'perf_counter', lambda: next(now))
-  clock = nutpie_peer._PhaseClock(num_adaptation_steps=2)
-  clock.start_chain()  # Never called.
-  for num_draws in (4, 3):
-    tick = clock.start_chain()
-    for _ in range(num_draws):
-      tick()
-  # From 4 to 8 and from 21 to 22.
-  assert clock.sampling_seconds() == 5.0
-
-
 def _count_in_jax(target):
   """Returns the target with its evaluations in JAX counted, and a list."""
   counted = []
@@ -198,26 +184,3 @@ def _check_moments(states):
     z = (values.mean(axis=(0, 1)) - expected) / error
     assert np.abs(z).max() < 5
     assert ess.min() > 50
-
-
-@_NEEDS_JAX
-def test_nutpie_starts_where_it_is_told(monkeypatch):
-  pytest.importorskip('nutpie', reason="write pip install '.[peers]'")
-  asked = []
-  compiled = nutpie_peer._compiled_density
-
-  def recording(target):
-    log_prob_and_grad = compiled(target)
-
-    def wrapped(x):
-      asked.append(np.array(x))
-      return log_prob_and_grad(x)
-
-    return wrapped
-
-  monkeypatch.setattr(nutpie_peer, '_compiled_density', recording)
-  starts = _starts(3)
-  method = _method('nutpie').build(_target(), BuildOptions(40, 3))
-  method.sample_fn(init_state=starts, num_results=4, seed=(1, 2))
-  for start in starts:
-    assert any(np.array_equal(start, x) for x in asked)

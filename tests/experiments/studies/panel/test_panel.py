@@ -206,34 +206,3 @@ def test_mistakes_are_named(override, words):
     configs.load_panel(PANEL, [override])
   for word in words:
     assert word in str(caught.value)
-
-
-def test_the_key_knows_all_that_decides_a_cell(panel, tmp_path):
-  names = 'Banana', 'gadMALAf'
-  key = panel.key(*names)
-  same = configs.load_panel(
-    PANEL, ['num_seeds=3', 'seconds_per_pair=1', 'methods.2.label=x']
-  )
-  assert same.key(*names) == key
-  others = [
-    'edition=2',
-    'num_chains=3',
-    'gradients_per_chain=777',
-    'max_draws=777',
-    'methods.0.settings=paper',
-    'seed=1',
-    'init.scale=2.0',
-    'float64_targets=[Banana]',
-    'gradients_of_target.Banana=778',
-    'targets_without_xla=[Banana]',
-  ]
-  keys = {configs.load_panel(PANEL, [o]).key(*names) for o in others}
-  keys |= {key, panel.key('NealsFunnel', 'gadMALAf')}
-  # A label holds what is set of a target.
-  wide = configs.load_panel(PANEL, ['targets.0.ndims=3'])
-  keys.add(wide.key('Banana_3', 'gadMALAf'))
-  (tmp_path / 'Banana.json').write_text('{}')
-  keys.add(panel._replace(reference_dir=tmp_path).key(*names))
-  gates = panel.gates.model_copy(update={'min_ess': 1.0})
-  keys.add(panel._replace(gates=gates).key(*names))
-  assert len(keys) == len(others) + 5

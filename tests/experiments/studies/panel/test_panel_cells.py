@@ -20,7 +20,6 @@ from experiments.samplers.base import Method
 from experiments.samplers.windowed import Result
 from experiments.studies.panel import cells
 from experiments.studies.panel import config as configs
-from tfp_adaptive.driver import checkpoint as checkpoint_lib
 
 GATES = configs.DEFAULT.with_name('gates.yaml')
 VALUES = {
@@ -194,55 +193,3 @@ def test_a_cost_that_depends_on_the_number_of_steps_is_searched(
   assert least <= spent <= most
   # The pilot, and no more runs than a seed may have.
   assert exact.num_runs == 1 + record['num_runs'] <= 1 + 6
-
-
-def test_a_seed_of_a_new_process_is_as_it_was(exact, start):
-  # The pilot, two runs of seed 0; 50 a step in seed 1, which is run again.
-  costs = [5.0, 10.0, 10.0, 50.0, 10.0]
-  exact.leapfrogs = costs + [10.0] * 5
-  run = start()
-  whole = [run(seed) for seed in range(3)]
-  assert whole[0]['counts'] == whole[2]['counts'] == [100, 100]
-  assert whole[1]['counts'] != [100, 100]
-  exact.num_runs, exact.leapfrogs = 0, [5.0] + [10.0] * 9
-  again = start()(2)
-  for key in ('counts', 'pilot', 'z', 'ess', 'squared_bias'):
-    assert again[key] == whole[2][key]
-  # The pilot, two runs of seed 0 and its own; what compiled was seed 0.
-  assert exact.num_runs == 4 and not again['is_cold']
-
-
-class _Killed(BaseException):
-  """Stands for a signal."""
-
-
-@pytest.mark.full
-def test_a_seed_that_was_cut_off_continues_from_its_checkpoint(
-  start, tmp_path, monkeypatch
-):
-  save, saved, at = checkpoint_lib.Checkpoint.save, [], [1000]
-
-  def cutting(self, *args):
-    save(self, *args)
-    saved.append(self)
-    if len(saved) == at[0]:
-      raise _Killed
-
-  monkeypatch.setattr(checkpoint_lib.Checkpoint, 'save', cutting)
-  options = ('gradients_per_chain=200', 'targets_without_xla=[Banana]')
-
-  def run(name):
-    return start(*options, method='gadMALAf')(1, tmp_path / name)
-
-  whole = run('whole')
-  num_blocks = len(saved)
-  assert num_blocks >= 2
-  saved.clear()
-  at[0] = 1
-  with pytest.raises(_Killed):
-    run('cut')
-  assert len(list((tmp_path / 'cut').iterdir())) == 1
-  cut = run('cut')
-  assert len(saved) == num_blocks
-  for key in ('accept_rate', 'ess', 'z', 'squared_bias'):
-    assert whole[key] == cut[key]
