@@ -35,12 +35,14 @@ _COUNTS = (  # Fields of `Chains` that are saved as JSON values.
 )
 
 
-def kernel_of(target_log_prob_fn, choice, num_steps, dtype):
+def kernel_of(
+  target_log_prob_fn, choice, num_steps, dtype, keep_momentum=False
+):
   """Returns the kernel that samples with a `structure.Choice`."""
   if modes.is_exchange(choice.part):
     return choice.part.kernel(target_log_prob_fn, num_steps, dtype)
   options = dict(
-    target_accept_prob=choice.target_accept_prob, keep_momentum=True
+    target_accept_prob=choice.target_accept_prob, keep_momentum=keep_momentum
   )
   if choice.is_matrix:
     return fisher_divergence_hamiltonian(
@@ -232,7 +234,9 @@ class Chains:
     if engine.name == 'compiled':
       return engine.frozen
     count = engine.num_adaptation_steps
-    kernel = kernel_of(self.density, choice, count, self.density.dtype)
+    kernel = kernel_of(
+      self.density, choice, count, self.density.dtype, keep_momentum=True
+    )
     return handed_over.kernel_of_host(engine, kernel)
 
   @property
