@@ -137,7 +137,7 @@ def _append_many(folder, case):
 
 
 def test_processes_that_append_at_once_lose_nothing(tmp_path):
-  with multiprocessing.get_context('fork').Pool(3) as pool:
+  with multiprocessing.get_context('spawn').Pool(3) as pool:
     pool.starmap(_append_many, [(tmp_path, name) for name in 'abc'])
   found = {(r.case, r.seed) for r in store.read(tmp_path)}
   assert found == {(name, seed) for name in 'abc' for seed in range(50)}
