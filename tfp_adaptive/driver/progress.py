@@ -61,7 +61,7 @@ def say(line: str) -> None:
   _LOGGER.info('%s', line)
 
 
-def explain(line):
+def log_failure(line):
   """Logs a line and the traceback of the present error at level DEBUG."""
   _LOGGER.debug('%s', line, exc_info=True)
 

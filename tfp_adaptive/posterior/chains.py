@@ -272,7 +272,7 @@ class Chains:
   def is_too_noisy(self):
     """Whether rounding noise fails the verdict, however many draws follow.
 
-    Noise far from the posterior says nothing, so all chains must have arrived.
+    All chains must have arrived, because noise differs far from the posterior.
     """
     return self.is_noisy and not np.any(self.is_lost)
 

@@ -124,7 +124,7 @@ class RunFile:
         max_gradients=self._settings.max_gradients,
       )
     except Exception as error:  # Keep the draws, even without a file.
-      progress.explain(f'{self._path} cannot be written.')
+      progress.log_failure(f'{self._path} cannot be written.')
       is_disk = isinstance(error, OSError)
       reason = (is_disk and error.strerror) or message_of(error)
       advice = ' Make room for the file.' if is_disk else ''

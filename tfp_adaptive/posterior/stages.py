@@ -216,7 +216,7 @@ class Run:
       return chains
 
   def _note_failure(self, stage, error, num_gradients, begin):
-    progress.explain(f'The stage {stage!r} failed.')
+    progress.log_failure(f'The stage {stage!r} failed.')
     found = f'failed: {run_file.message_of(error)}'
     self._note(stage, found, num_gradients, begin)
 
@@ -403,7 +403,7 @@ class Run:
     try:
       self._fill(chains)
     except Exception as error:
-      progress.explain('A block of draws failed.')
+      progress.log_failure('A block of draws failed.')
       chains.error = run_file.message_of(error)
       self._ended_by = 'an error'
 

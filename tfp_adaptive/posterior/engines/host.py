@@ -288,8 +288,8 @@ class HostEngine(kept.Kept):
   def _take(self, num_steps, done, every):
     """Takes up to `num_steps` steps without learning; returns `_Drawn`.
 
-    Before these steps, `done` steps were taken. Every so many steps make a
-    draw.
+    Every `every` steps make a draw, and `done` steps were taken before. They
+    tell which of the next steps are draws.
     """
     fitting = _SECONDS_OF_CALL / max(self._seconds_per_step, 1e-9)
     most = min(num_steps, self._program.most_steps, max(1.0, fitting))

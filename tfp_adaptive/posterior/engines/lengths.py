@@ -88,10 +88,10 @@ class Lengths(kept.Kept):
 
   @property
   def steps_of_draw(self):
-    """Steps between two draws, which then cost as much as without kept momenta.
+    """Number of steps from one draw to the next.
 
-    Draws after every step would be closer together, and so worth less for the
-    choice of a structure.
+    A draw then costs as many gradients as without kept momenta. Draws of every
+    step would be closer together, and worth less for choosing a structure.
     """
     return round(np.mean(self.best) / np.mean(self.settled))
 

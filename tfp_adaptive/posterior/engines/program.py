@@ -57,7 +57,7 @@ class Point(NamedTuple):
 
 
 def at_starts(rows, values, gradients):
-  """Returns the `Point` of chains that take their first step, still without z.
+  """Returns the `Point` of chains before their first step; z is not known yet.
 
   `rows` are x, [chains, d].
   """
@@ -203,7 +203,7 @@ class Program:
     ]
 
     def turn(step, point, places):
-      start = _renewed(point, Noise(*(numbers[step] for numbers in noise)))
+      start = renewed(point, Noise(*(numbers[step] for numbers in noise)), tf)
       end, ratio = self._trajectory(data, start, step_size, noise.lengths[step])
       is_accepted = tf.abs(start.uniforms) < tf.exp(tf.minimum(ratio, 0.0))
       proposal = end.rows, end.states, end.gradients, end.values, end.log_det
@@ -264,18 +264,20 @@ class Program:
     return Point(rows, states, values, gradients, log_det, forces, *kept)
 
 
-def _renewed(point, noise):
+def renewed(point, noise, library):
   """Returns the `Point` at the start of a step, with v and u of this step.
 
   See `linear.kept_momentum`. No momentum is kept if u is 0, as at the start.
+  `library` is `tf` or `np`, whose functions are used.
   """
-  share = tf.cast(point.uniforms != 0.0, noise.shares.dtype) * noise.shares
+  is_new = point.uniforms == 0.0
+  share = library.where(is_new, 0.0 * point.uniforms, noise.shares)
   rest = 1.0 - share**2
   moved = point.uniforms + 0.5 * rest
-  moved = tf.where(moved >= 1.0, moved - 2.0, moved)
-  uniforms = tf.where(share > 0.0, moved, 2.0 * noise.uniforms - 1.0)
-  share, rest = share[:, tf.newaxis], rest[:, tf.newaxis]
-  velocities = share * point.velocities + tf.sqrt(rest) * noise.momenta
+  moved = library.where(moved >= 1.0, moved - 2.0, moved)
+  uniforms = library.where(share > 0.0, moved, 2.0 * noise.uniforms - 1.0)
+  share, rest = share[:, np.newaxis], rest[:, np.newaxis]
+  velocities = share * point.velocities + library.sqrt(rest) * noise.momenta
   return point._replace(velocities=velocities, uniforms=uniforms)
 
 

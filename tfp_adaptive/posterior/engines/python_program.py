@@ -11,6 +11,7 @@ import numpy as np
 from tfp_adaptive.fits import conditional
 from tfp_adaptive.posterior.engines.program import Noise
 from tfp_adaptive.posterior.engines.program import Point
+from tfp_adaptive.posterior.engines.program import renewed
 from tfp_adaptive.posterior.engines.program import Taken
 
 
@@ -38,7 +39,7 @@ class PythonProgram:
     places = []
     with np.errstate(all='ignore'):  # A proposal that overflows is rejected.
       for length, *numbers in zip(*noise):
-        start = _renewed(point, Noise(length, *numbers))
+        start = renewed(point, Noise(length, *numbers), np)
         end, ratio = self._trajectory(data, start, step_size, length)
         is_accepted = np.abs(start.uniforms) < np.exp(np.minimum(ratio, 0.0))
         proposal = end.rows, end.states, end.gradients, end.values, end.log_det
@@ -72,18 +73,6 @@ class PythonProgram:
     ratio = end.values - start.values + end.log_det - start.log_det
     ratio = ratio + _kinetic(start) - _kinetic(end)
     return end, np.where(np.isfinite(ratio), ratio, -np.inf)
-
-
-def _renewed(point, noise):
-  """See `program._renewed`."""
-  share = np.where(point.uniforms == 0.0, 0.0, noise.shares)
-  rest = 1.0 - share**2
-  moved = point.uniforms + 0.5 * rest
-  moved = np.where(moved >= 1.0, moved - 2.0, moved)
-  uniforms = np.where(share > 0.0, moved, 2.0 * noise.uniforms - 1.0)
-  share, rest = share[:, np.newaxis], rest[:, np.newaxis]
-  velocities = share * point.velocities + np.sqrt(rest) * noise.momenta
-  return point._replace(velocities=velocities, uniforms=uniforms)
 
 
 def _kinetic(point):
