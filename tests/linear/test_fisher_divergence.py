@@ -433,7 +433,7 @@ def _flat_at_the_end(x):
 @pytest.mark.parametrize(
   'name', ['cholesky', 'low_rank', 'conditional', 'diagonal']
 )
-def test_a_factor_that_was_never_learned_is_told(name):
+def test_a_factor_that_was_never_learned_is_reported(name):
   if name == 'conditional':
     kernel_of = functools.partial(
       tfpa.transport_adaptive_hamiltonian,
@@ -468,17 +468,17 @@ def test_a_factor_that_was_never_learned_is_told(name):
     (tfpa.adaptive_metropolis, 0.25),
   ],
 )
-def test_an_acceptance_far_from_the_wanted_one_is_told(build, target):
+def test_an_acceptance_far_from_the_wanted_one_is_reported(build, target):
   start = tf.constant(_TARGET.draw(_NUM_CHAINS))
-  for num_steps, is_told in ((1, True), (400, False)):
+  for num_steps, is_reported in ((1, True), (400, False)):
     kernel = build(
       lambda x, by=1e8 / num_steps**4: by * targets.standard_normal(x),
       num_steps,
     )
     result, told = _warnings(kernel, 1e-4 * num_steps**2 * start)
     rate = np.mean(result.trace['is_accepted'])
-    assert (abs(rate - target) > 0.15) == is_told
-    assert any('it has not settled' in words for words in told) == is_told
+    assert (abs(rate - target) > 0.15) == is_reported
+    assert any('it has not settled' in words for words in told) == is_reported
 
 
 def test_a_failed_fit_in_many_dimensions_is_followed_by_another(monkeypatch):

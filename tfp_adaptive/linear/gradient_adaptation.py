@@ -34,8 +34,8 @@ class GradientBasedAdaptationResults(NamedTuple):
   step: tf.Tensor  # Steps taken, [] int32.
   # Mean of min(1, exp(r)) in the last adapting step, [].
   mean_accept_prob: tf.Tensor
-  # Gradients of single chains that were dropped so far, because they were not
-  # finite, [] int32.
+  # Gradients of single chains that were dropped so far, because the chain
+  # diverged or the mean gradient was not finite, [] int32.
   num_dropped_gradients: tf.Tensor
 
   merge_rules = dict(num_dropped_gradients=merging.counted)

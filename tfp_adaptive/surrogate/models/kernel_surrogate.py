@@ -27,7 +27,7 @@ class Params(NamedTuple):
 
   frame: surrogate_frame.Frame
   map: tf.Tensor  # B, [d, d].
-  precision: tf.Tensor  # P, [d, d].
+  precision: tf.Tensor  # P times the weight of the base, [d, d].
   coefficients: tf.Tensor  # c, [m].
   data: Any  # Data of the basis functions, in coordinates v = B z.
   choice: score_matching.Choice  # [] each, from which the next fit starts.
