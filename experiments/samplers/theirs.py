@@ -329,16 +329,29 @@ def main():
 def _sample(data, model, sampler, seed, num_chains, num_draws):
   """Returns states, trace and costs of one run."""
   language, sample, options = SAMPLERS[sampler]
+  if language == _NUMPYRO:
+    _give_devices(num_chains)
   for name in _IMPORTS[sample]:
     importlib.import_module(name)
-  if language == _NUMPYRO:
-    sys.modules['numpyro'].set_host_device_count(num_chains)
   clock = Clock()
   built = _build(model, language, data)
   found = sample(built, num_chains, num_draws, seed, **options)
   found |= clock.read()
   # Functions count gradients after the clock has stopped.
   return {key: x() if callable(x) else x for key, x in found.items()}
+
+
+def _give_devices(count):
+  """Gives JAX a device for each chain; without, chains compile one by one.
+
+  This must come before the first use of JAX, which an import may be.
+  """
+  import jax
+  import numpyro
+
+  numpyro.set_host_device_count(count)
+  if jax.local_device_count() != count:
+    raise RuntimeError(f'JAX has no {count} devices: it was used too early.')
 
 
 def _build(model, language, data):
