@@ -57,7 +57,7 @@ __all__ = [
   'pcnl',
 ]
 
-_MIN_SCALE = 1e-3  # Least diagonal entry of L in the authors' code.
+_MIN_SCALE = 1e-3  # Least diagonal entry of the factor, in the authors' code.
 
 
 def _first_scale(event_size):

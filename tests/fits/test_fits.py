@@ -268,6 +268,7 @@ def test_precisions_that_come_out_negative_are_left_out():
   system = np.concatenate([gram, right[:, np.newaxis]], axis=1)[np.newaxis]
   found = conditional._positive(system, 2)
   np.testing.assert_allclose(found[0, :, 0], [1.0, 0.0], atol=1e-12)
+  assert conditional._positive(np.array([[[1.0, -1.0]]]), 1) == 0.0
 
 
 def _scales_beside_a_neck(rng, log_scale, count, dtype):

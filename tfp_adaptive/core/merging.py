@@ -68,7 +68,7 @@ def largest(values, before):
 
 
 def first(values, before):
-  """Returns the first value. Fits use it, because a mean of fits is no fit."""
+  """Returns the first value, for surrogates: a mean of two is no fit."""
   del before
   return values[0]
 

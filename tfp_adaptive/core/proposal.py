@@ -33,7 +33,8 @@ class ProposalResults(NamedTuple):
   preconditioner_params: Any
   step_size: tf.Tensor  # Multiplies the scale factor; [] or [chains..., 1].
   # Range (fewest, most) from which the number of leapfrog steps is drawn,
-  # [2] int32, if the range is learned; else `[]`.
+  # [2] int32, if the range is learned; else `[]`. A proposal that keeps momenta
+  # always has a range, and a third number (`linear.kept_momentum`).
   num_leapfrog_steps: Any
   noise: tf.Tensor
   # What a replay needs from the intermediate steps; `[]` for most proposals.

@@ -121,7 +121,7 @@ def in_structure(model, parts):
 
 
 def has_started():
-  """Returns whether TF has run an op, and so has read all its flags."""
+  """Returns whether TF is initialized, and so has read all its flags."""
   return context.context()._initialized
 
 

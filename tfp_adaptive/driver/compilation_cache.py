@@ -46,8 +46,8 @@ def cache_compilations(directory: types.Path | None = None) -> str:
     The subfolder for this processor, version and flags, a str.
 
   Raises:
-    RuntimeError: If TensorFlow has run an op already, because it then has read
-      its flags.
+    RuntimeError: If TensorFlow is initialized already, for example by an op,
+      because it then has read its flags.
     ValueError: If the folder cannot be written to, has spaces in its name, or
       another folder is set already.
 
@@ -78,7 +78,7 @@ def cache_compilations(directory: types.Path | None = None) -> str:
     )
   if tfp_private.has_started():
     raise RuntimeError(
-      'TensorFlow has run an op already, and reads its flags only once. Call '
+      'TensorFlow is initialized already, and reads its flags only once. Call '
       '`tfpa.cache_compilations()` right after the imports.'
     )
   _check_is_writable(folder)

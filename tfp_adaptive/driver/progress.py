@@ -29,7 +29,8 @@ class Update(NamedTuple):
     phase: 'adapt' or 'sample'.
     step: Steps that each chain has taken in this run of its kernel, warm-up
       included.
-    num_steps: All steps of this run of the kernel.
+    num_steps: All steps of this run of the kernel. The warm-up changes this
+      number if the warm-up also learns how many steps make a draw.
     accept_rate: Share of accepted proposals in the last steps, or `None`.
   """
 
@@ -95,7 +96,8 @@ class Progress:
     vanishes when the steps end. The steps are then part of a larger run that
     reports itself, and lines are written only if the steps take long.
     """
-    self._num_steps, self._num_discarded = num_steps, num_discarded
+    # The caller may change `num_steps` while the steps run.
+    self.num_steps, self._num_discarded = num_steps, num_discarded
     self._stream = stream or sys.stderr
     # A service, or a program without a console, has no stderr.
     self._callback = reports.callback
@@ -142,7 +144,7 @@ class Progress:
   def update(self, step, phase, accept_rate):
     """Shows that `step` steps are done; `accept_rate` is None if unknown."""
     if self._callback is not None:
-      update = Update(phase, step, self._num_steps, accept_rate)
+      update = Update(phase, step, self.num_steps, accept_rate)
       if self._callback(update):
         raise Stopped
     if not self._is_shown:
@@ -150,7 +152,7 @@ class Progress:
     now = time.monotonic()
     if self._first_step is None:
       self._first_step, self._start = step, now
-    is_last = step >= self._num_steps and self._is_kept
+    is_last = step >= self.num_steps and self._is_kept
     pause = _SECONDS_BETWEEN_BARS if self._is_bar else _SECONDS_BETWEEN_LINES
     if now - self._last < pause and not is_last:
       return
@@ -158,12 +160,12 @@ class Progress:
     rate = (step - self._first_step) / max(now - self._start, 1e-9)
     line = self._count(step)
     if self._is_bar:
-      filled = _BAR_WIDTH * step // max(1, self._num_steps)
+      filled = _BAR_WIDTH * step // max(1, self.num_steps)
       line += f' [{"#" * filled}{"." * (_BAR_WIDTH - filled)}]'
     if accept_rate is not None:
       line += f' accept {accept_rate:.2f}'
     if rate:
-      left = (self._num_steps - step) / rate
+      left = (self.num_steps - step) / rate
       line += f' {rate:,.0f} steps/s, {left:.0f} s left'
     if self._is_bar:
       self._rewrite(line)
@@ -174,7 +176,7 @@ class Progress:
     first = self._num_discarded
     if first and step <= first:
       return f'warm-up {step}/{first}'
-    return f'sampling {step - first}/{self._num_steps - first}'
+    return f'sampling {step - first}/{self.num_steps - first}'
 
   def _rewrite(self, line):
     """Writes a line over the previous line, cut to the terminal's width."""

@@ -85,7 +85,7 @@ def filtered():
 def _import():
   """Imports TensorFlow and TFP, and returns TensorFlow."""
   if not _CAME_LATE:
-    # Level 3 shows only fatal errors. Level 2 also shows errors of a driver.
+    # Level 3 shows only fatal errors. Level 2 also shows errors of GPU drivers.
     os.environ.setdefault(_LEVEL, '2' if _HAS_GPU else '3')
   with filtered():
     import tensorflow as tf

@@ -346,7 +346,7 @@ def _positive(system, num_terms):
   size = system.shape[1]
   free = np.ones([len(system), num_terms])
   identity = np.eye(size)
-  for _ in range(num_terms):
+  for _ in range(num_terms + 1):
     mask = np.tile(free, size // num_terms)
     masked = system[..., :-1] * mask[:, :, np.newaxis] * mask[:, np.newaxis]
     masked = masked + identity * (1.0 - mask)[:, np.newaxis]

@@ -9,5 +9,5 @@ Symbols in this folder:
     R          C (C + t I)^-1, the gain
     u, z       auxiliary fields
     e          standard normal noise
-    theta      hyperparameters of the prior
+    theta, p   hyperparameters of the prior, and their prior density
 """

@@ -41,7 +41,8 @@ def auxiliary_gradient(
     log_likelihood_fn: See `marginal_gradient`.
     num_adaptation_steps: Steps that tune delta; then delta is fixed.
     prior: See `marginal_gradient`.
-    auxiliary: `'z'` or `'u'`, the variable that the ratio is conditioned on.
+    auxiliary: The field that the ratio is conditioned on: `'u'`, x with noise,
+      or `'z'`, u moved along the gradient.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     delta: First value, a variance in squared units of the state.
     short_step_share: See `marginal_gradient`.

@@ -38,7 +38,8 @@ def auxiliary_langevin(
     target_log_prob_fn: Log density up to a constant, differentiable, called as
       TFP calls it; returns [chains...].
     num_adaptation_steps: Steps that tune delta; then delta is fixed.
-    auxiliary: `'z'` or `'u'`, the variable that the ratio is conditioned on.
+    auxiliary: The field that the ratio is conditioned on: `'u'`, x with noise,
+      or `'z'`, u moved along the gradient.
     target_accept_prob: Wanted mean acceptance, in (0, 1).
     delta: First value, a variance in squared units of the state.
     short_step_share: See `marginal_gradient`.

@@ -6,12 +6,13 @@ In coordinates centered at the mean,
               delta (delta + 4) / (2 + delta)^2 C)
   CNL   y = R (2 x + delta g(x) + sqrt(2 delta) e) - x,  e ~ N(0, I)
 
-pCN and CN are pCNL and CNL without the gradient g, and leave N(0, C) invariant.
+Here C is the prior's covariance, and R = C (C + delta / 2 I)^-1. pCN and CN are
+pCNL and CNL without the gradient g, and leave N(0, C) invariant.
 
 Sources: Cotter, Roberts, Stuart and White (2013), MCMC methods for functions;
 Titsias and Papaspiliopoulos (2018), section 3.2,
 https://arxiv.org/abs/1610.09641. The second paper misprints the covariance of
-CNL (C for C^2) and k of pCNL (without y . g(y)), see `_correction`.
+CNL (C for C^2), and for pCNL the k of `_correction` (without y . g(y)).
 """
 
 import tensorflow as tf

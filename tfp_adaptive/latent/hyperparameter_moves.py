@@ -22,7 +22,7 @@ class Landing(NamedTuple):
   state: Any
   log_likelihood: tf.Tensor  # f, [chains...].
   coordinates: tf.Tensor  # [chains..., d].
-  grads_coordinates: Any  # Gradient of f, as `LatentResults` has it.
+  grads_coordinates: Any  # Gradient of f in the coordinates, or `[]`.
 
 
 def gibbs_move(prior, proposed_prior, evaluate, state, latent, seed):
@@ -95,7 +95,7 @@ def joint_move(prior, proposed_prior, evaluate, state, latent, seed):
 
 
 def _raw_gradient(prior, flat, grads_coordinates):
-  """Returns the gradient in x whose coordinates at `prior` are given."""
+  """Returns the gradient in x from that in the coordinates of `prior`."""
   with tf.GradientTape(watch_accessed_variables=False) as tape:
     tape.watch(flat)
     coordinates = prior.to_coordinates(prior.params, flat)

@@ -2,8 +2,8 @@
 
 The target is exp f(x) N(x | mean, C), where f is the log-likelihood. A proposal
 works in the coordinates s of its prior, and keeps the coordinates of the state
-and of the gradient in the results. A step then makes only two products with the
-prior's basis: y from its coordinates, and the coordinates of the gradient at y.
+and of the gradient in the results. A step then makes at most two products with
+the prior's basis: y from its coordinates, and the coordinates of the gradient.
 """
 
 from typing import Any

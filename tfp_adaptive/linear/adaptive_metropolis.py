@@ -4,9 +4,9 @@
     C C^T <- C C^T + b ( (x - mu) (x - mu)^T - C C^T )
     s  <- s (1 + c (accept - target) / target),   y = x + sqrt(s) C e
 
-mu is the running mean of x, and a, b and c are rates. The factor moves without
-a decomposition: C <- C (I + b / 2 (w w^T - I)) with w = C^-1 (x - mu). The
-change is projected onto the structure of C.
+mu is the running mean of x, s the square of the step size, and a, b and c are
+rates. The factor moves without a decomposition: C <- C (I + b / 2 (w w^T - I))
+with w = C^-1 (x - mu). The change is projected onto the structure of C.
 
 Sources: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm;
 for the move, Andrieu and Thoms (2008), A tutorial on adaptive MCMC, section

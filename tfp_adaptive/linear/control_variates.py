@@ -46,7 +46,7 @@ _BOUND = 3.0  # R.
 
 
 def fast_control_variate(slope, factor, ratio, live, pulls, noise, event_sum):
-  """Returns both control variates of the gradient with g(y) held constant.
+  """Returns the sum of both control variates, with g(y) held constant.
 
   `live` is C^T (g(x) - g(y)) under the tape. `pulls` are a and b, constants.
   """

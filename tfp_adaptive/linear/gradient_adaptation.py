@@ -165,7 +165,7 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     search = scale_search.update(
       results.scale_search, accept_prob, self.criterion.target_accept_prob
     )
-    # In the papers' Algorithm 1 the params move first, by the last beta. A
+    # In the paper's Algorithm 1 the params move first, by the last beta. A
     # criterion that needs slopes computes beta from this step's slopes.
     weight = self.criterion.entropy_weight(
       criterion_state

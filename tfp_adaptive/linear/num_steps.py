@@ -2,7 +2,8 @@
 
 A step draws one number for all chains, uniformly from a range (fewest, most),
 so that no chain waits for another. A learned range is `num_leapfrog_steps` of
-the results, [2] int32, and the constructor's range is its first value.
+the results, [2] int32, and starts at the constructor's range. With kept momenta
+there is a third number, see `kept_momentum`.
 """
 
 import numpy as np
@@ -88,7 +89,7 @@ class DrawsNumSteps:
     return 0.5 * sum(self.bounds)
 
   def settled(self, learned):
-    """Returns the range to use once no other range is tried, [2] int32."""
+    """Returns the final `num_leapfrog_steps` for the best range, `learned`."""
     return learned
 
   def learned_range(self, drawn):

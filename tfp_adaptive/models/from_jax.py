@@ -40,7 +40,7 @@ def from_jax(
     log_prob: Function of one argument, the unknowns of one chain in the
       structure of `init`, which returns their log density, a scalar.
     init: The unknowns, a structure of dicts, lists and tuples of arrays or of
-      `jax.ShapeDtypeStruct`. Only the shapes count.
+      `jax.ShapeDtypeStruct`, of floating dtypes. Their values are not used.
     bijectors: `tfb.Bijector`s onto the supports, in the structure of `init` or
       a dict with some of its names. Other unknowns are unbounded.
     vectorized: Whether `log_prob` takes unknowns [chains, event...] and returns

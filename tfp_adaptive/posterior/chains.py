@@ -18,9 +18,9 @@ from tfp_adaptive.posterior.structures import modes
 from tfp_adaptive.posterior.structures import structure
 from tfp_adaptive.transport.hamiltonian import transport_adaptive_hamiltonian
 
-# A block has at most `_BLOCK` draws of each chain, and at most
-# `_SHARE_OF_BUDGET` times `max_gradients`. Blocks are small because budget and
-# time are checked only between blocks.
+# Each chain has at most `_BLOCK` draws in a block, and with `max_gradients` at
+# most `_SHARE_OF_BUDGET` times this many draws. Blocks are small because budget
+# and time are checked only between blocks.
 _BLOCK, _SHARE_OF_BUDGET = 250, 0.02
 _COUNTS = (  # Fields of `Chains` that are saved as JSON values.
   'num_draws',

@@ -43,7 +43,7 @@ class Density:
     self._event_size, self._num_chains = problem.event_size, num_chains
     # Value and gradient of a density outside of TensorFlow, or None.
     self.in_python = problem.in_python
-    self._entries = {}  # Number of rows -> `known_programs.Entry`.
+    self._entries = {}  # Number of rows -> its program, `known_programs.Entry`.
     self.is_compiled = False
     self.num_calls, self.note, self.xla_refusal = 0, '', ''
     self.dtype = problem.dtype

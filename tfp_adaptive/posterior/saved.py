@@ -44,7 +44,7 @@ class _Recorded(NamedTuple):
   program: str
   code: str | None
   points: np.ndarray  # [3, chains, d]
-  reading: dict  # `probe.read` at these points.
+  reading: dict  # What `probe.read` finds there, to recognize the density.
 
 
 def write(path, problem, chains, **others):

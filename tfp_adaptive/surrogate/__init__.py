@@ -1,6 +1,6 @@
 """Samplers that learn a density from their own draws.
 
-Symbols in this folder:
+Symbols in this folder, beside those of `core`:
 
     f          surrogate of log pi, the target; its gradient is the score
     walk       a random-walk step, which does not use the surrogate

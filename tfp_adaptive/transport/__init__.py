@@ -1,6 +1,6 @@
 """Samplers that learn an invertible map of their states.
 
-Symbols in this folder:
+Symbols in this folder, beside those of `core`:
 
     q, z       state of the chain, and its coordinates z = f^-1(q)
     f, Df      the map and its Jacobian

@@ -139,7 +139,7 @@ class FisherTransportAdaptation(closed_form.ClosedFormAdaptation):
     )
 
   def _rescale(self, start, statistics, by):
-    """Counts the steps of the search."""
+    """Returns `start`, with one step more than `statistics`."""
     del by
     return start._replace(step=statistics.step + 1.0)
 

@@ -231,7 +231,7 @@ class UncalibratedTransportedHamiltonian(
 
   @property
   def preconditioner(self):
-    """The params of f in the form that adaptations use, without tangents."""
+    """The `interfaces.MapParams` of f, the functions that adaptations use."""
     return map_params.as_learned(self.transport)
 
   def learned_at(self, results):

@@ -10,6 +10,7 @@ from scipy import stats
 
 import tfp_adaptive as tfpa
 from experiments import models
+from tfp_adaptive.driver import progress as progress_lib
 from tfp_adaptive.fits import conditional
 from tfp_adaptive.fits import natural
 from tfp_adaptive.linear import trajectory_length
@@ -324,7 +325,10 @@ def test_a_normal_law_is_learned():
   engine = chains_lib.engine_of(
     density, _DENSE, starts, tf.constant([0, 1]), 600, True
   )
-  found = engine.start(1500, recorded.Options())
+  told = []
+  reports = progress_lib.Reports(is_shown=False, callback=told.append)
+  found = engine.start(1500, recorded.Options(reports=reports))
+  assert told[-1].step == told[-1].num_steps == engine.num_steps
   covariance = engine.factor @ engine.factor.T
   np.testing.assert_allclose(np.sqrt(np.diag(covariance)), scales, rtol=0.05)
   rows = found.states.reshape(-1, 3) / scales

@@ -1,6 +1,6 @@
 """Embeds a stationary covariance on a grid in a covariance on a torus.
 
-A covariance k(h) of the lag h is wrapped on a torus of m >= n points per axis:
+On n points per axis, a covariance k(h) of lags h is wrapped on m >= n points:
 
   c(h) = k(h'),  h' the shortest of h + j m,  or  c(h) = sum over j k(h + j m)
 
@@ -83,7 +83,7 @@ def _torus_lags(shape):
 def _grid_lags(grid_shape):
   """Returns lags between points of the grid.
 
-  Each pair +-h occurs. A pair whose first component is 0 occurs twice.
+  One of h and -h occurs, or both if the first component is 0.
   """
   axes = [np.arange(grid_shape[0]), np.arange(1 - grid_shape[1], grid_shape[1])]
   return tuple(np.meshgrid(*axes, indexing='ij'))

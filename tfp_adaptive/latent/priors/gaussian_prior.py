@@ -68,10 +68,10 @@ def mean(value, dtype, size):
 
 
 def field_mean(value, dtype, shape, padded_shape=None):
-  """Returns the mean of a field, [] or [chains..., 1 or product of the shape].
+  """Returns the mean of a field, [] or [chains..., 1 or number of points].
 
   `value` is a number or [chains..., *shape], where trailing dimensions may be
-  1. With `padded_shape`, the field has a margin where the mean is 0.
+  1. With `padded_shape`, a mean that varies is 0 in the margin of the field.
   """
   value = tf.convert_to_tensor(value, dtype=dtype)
   if not value.shape.rank:

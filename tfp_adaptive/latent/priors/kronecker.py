@@ -22,7 +22,7 @@ def kronecker(
 
   Use it for fields on a grid, regular or not, with a separable kernel, and for
   several correlated outputs, indexed by output and input. Each factor is
-  decomposed, O(n_i^3). A step of a sampler costs two products with every
+  decomposed, O(n_i^3). A step with a gradient costs two products with every
   factor, O(d (n1 + n2 + ...)). A factor may be singular.
 
   Args:

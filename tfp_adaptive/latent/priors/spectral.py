@@ -19,7 +19,7 @@ def spectral(
 ):
   """Builds the prior N(mean, C) for any covariance, by C = U diag(gamma) U^T.
 
-  The decomposition costs O(d^3) once. A step of a sampler costs two products
+  The decomposition costs O(d^3) once. A step with a gradient costs two products
   with U, O(d^2). C may be singular, because nothing is inverted.
 
   Args:

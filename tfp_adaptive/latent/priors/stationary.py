@@ -28,10 +28,10 @@ def stationary(
   """Builds a stationary prior on a regular grid in one or two dimensions.
 
   The state is the field on a torus around the grid. There the covariance is
-  diagonal in a Fourier basis, so that a step costs two FFTs, O(d log d), and
-  nothing is decomposed. The likelihood is called with the field on the grid
-  alone, which `prior.restrict(states)` returns. The field on the rest of the
-  torus follows its distribution given the grid.
+  diagonal in a Fourier basis, so that a step with a gradient costs two FFTs,
+  O(d log d), and nothing is decomposed. The likelihood is called with the field
+  on the grid alone, which `prior.restrict(states)` returns. The field on the
+  rest of the torus follows its distribution given the grid.
 
   The covariance on the grid is right up to `tolerance`. By default the torus
   exceeds the grid by the distance at which the covariance is negligible, as

@@ -1,4 +1,4 @@
-"""Criteria, which an adaptation maximizes; each file has one."""
+"""Criteria that an adaptation maximizes, one in each file but `penalty`."""
 
 from tfp_adaptive.linear.criteria.cross_entropy import cross_entropy
 from tfp_adaptive.linear.criteria.expected_squared_jump_distance import (

@@ -2,8 +2,8 @@
 
   F = E[ min(0, log_accept_ratio) ] + beta ( H[q] + weight E[ log pi(y) ] )
 
-H[q] + E[log pi(y)] is minus the Kullback-Leibler divergence of the proposal
-from the target.
+H[q] is the entropy of the proposal. H[q] + E[log pi(y)] is minus the
+Kullback-Leibler divergence of the proposal from the target.
 
 Sources: Hirt, Titsias and Dellaportas (2021), who name this variation,
 https://arxiv.org/abs/2110.14625; for the divergence as objective, Dharamshi,

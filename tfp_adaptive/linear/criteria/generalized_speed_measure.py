@@ -278,7 +278,7 @@ class _Measure(NamedTuple):
 
 
 def default_rule(optimizer, relative='balance'):
-  """Returns the rule of beta for an optimizer; raw params have no slopes."""
+  """Returns `relative`, or 'acceptance' for raw params, which lack slopes."""
   return relative if optimizer.is_relative else 'acceptance'
 
 

@@ -5,9 +5,10 @@
   gamma <- clip(gamma (1 + rate (min(mean of h(|mu|), 1) - slack)))
 
 mu is the eigenvalue of D with the largest absolute value, gamma is the weight
-of the penalty, and delta is its threshold. The mean is over chains. The slope
-is 1 with rule `'acceptance'`, as in Appendix A.2 and in the authors' code.
-Otherwise it is 2, like that of the quadratic branch at 1 + delta.
+of the penalty, and delta is its threshold. The mean is over chains. `slack` is
+the mean at which gamma stays. The slope is 1 with rule `'acceptance'`, as in
+Appendix A.2 and in the authors' code. Otherwise it is 2, like that of the
+quadratic branch at 1 + delta.
 
 The gradients of log det (I + D) and of h grow with the curvature. One chain in
 a narrow region, with |mu| far above 1, would outweigh all others and shrink the

@@ -16,7 +16,7 @@ from tfp_adaptive.posterior.engines import recorded
 
 
 class CompiledEngine:
-  """Runs a kernel of the library by `tfpa.sample`."""
+  """Runs a kernel of the library by functions of `driver.sample`."""
 
   name = 'compiled'
 

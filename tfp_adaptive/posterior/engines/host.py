@@ -83,7 +83,7 @@ class HostEngine(kept.Kept):
     part.scale_by(self._first_scale(), starts, gradients)
     self._turn()
     self.lengths = lengths_lib.Lengths(getattr(self._point, part.coordinates))
-    self._last = None  # `program.Taken` of the last call.
+    self._last = None  # The steps of the last call, `program.Taken`.
     self._reports, self._saved_at = progress_lib.SILENT, time.monotonic()
     self._seconds_per_step, self._has_compiled = np.inf, False
 
@@ -126,7 +126,7 @@ class HostEngine(kept.Kept):
     taken, cut_by = [], ''
     try:
       with progress_lib.Progress(
-        count + num_draws, run.reports, num_discarded=count
+        count, run.reports, num_discarded=count
       ) as progress:
         while done < num_draws * self.lengths.steps_of_draw:
           if run.seconds_left is not None and run.seconds_left() <= 0.0:
@@ -136,12 +136,15 @@ class HostEngine(kept.Kept):
             before = self.num_steps
             self._adapt()
             self._save(state, before)
-            progress.update(self.num_steps, 'adapt', self._accept_rate)
+            step, phase = self.num_steps, 'adapt'
           else:
             every = self.lengths.steps_of_draw
             taken.append(self._take(num_draws * every - done, done, every))
             done += len(taken[-1].lengths)
-            progress.update(count + done // every, 'sample', self._accept_rate)
+            step, phase = count + done, 'sample'
+          # The adaptation also learns how many steps make a draw.
+          progress.num_steps = count + num_draws * self.lengths.steps_of_draw
+          progress.update(step, phase, self._accept_rate)
     except KeyboardInterrupt:
       cut_by = 'the user'
     every = self.lengths.steps_of_draw

@@ -26,7 +26,7 @@ class LearnedMatrix(kept.Kept):
   """
 
   is_matrix = True
-  coordinates = 'states'  # Lengths learn from this field of `program.Point`.
+  coordinates = 'states'  # Lengths learn from x, `program.Point.states`.
   # Step t has the weight gain / (t + gain * prior steps) in the moments.
   _GAIN, _PRIOR_STEPS = 2.0, 1.0
   _FIRST_FIT, _GROWTH, _FEW_DIMENSIONS, _LAST_FIT = 2.0, 0.1, 25.0, 0.6
@@ -113,13 +113,14 @@ class LearnedMatrix(kept.Kept):
 
 
 class LearnedMap(kept.Kept):
-  """A conditional Gaussian and C, fitted at growing intervals to past pairs.
+  """The map x = f(C z), fitted at growing intervals to past pairs.
 
-  A pair is a state and its gradient. Trajectories run in z.
+  f is a conditional Gaussian and C a matrix. A pair is a state and its
+  gradient. Trajectories run in z.
   """
 
   is_matrix = False
-  coordinates = 'rows'
+  coordinates = 'rows'  # Lengths learn from z, `program.Point.rows`.
   _FIRST_FIT, _GROWTH, _LAST_FIT = 32.0, 2.0, 0.6
   _NUM_PAIRS, _RECENCY = 4000, 2.0
 

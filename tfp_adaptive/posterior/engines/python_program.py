@@ -16,7 +16,7 @@ from tfp_adaptive.posterior.engines.program import Taken
 
 
 class PythonProgram:
-  """Takes steps of a density in NumPy, by the methods of `program.Program`."""
+  """Steps of a density in NumPy, with the methods of `program.Program`."""
 
   most_steps = 1  # More steps save no time and would delay an interrupt.
 

@@ -25,7 +25,7 @@ class Options(NamedTuple):
   folder: Any = None  # From which an adaptation is resumed, or `None`.
   # Function that returns a dict of JSON values. If there is a folder, the host
   # engine calls it, and resumes an adaptation only if these values are equal.
-  # The compiled engine does not call it, because `tfpa.sample` has its own.
+  # The compiled engine does not call it, because `driver.sample` has its own.
   identity: Any = dict
   # Function that returns how many seconds are left. `None` sets no limit.
   seconds_left: Any = None

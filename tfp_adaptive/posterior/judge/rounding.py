@@ -23,7 +23,7 @@ import numpy as np
 
 MOST = 0.1  # Largest rounding noise that passes, in nats.
 _NUM_PAIRS = 24
-_NUM_COMPARED = 500  # About as many draws are compared with float64.
+_NUM_COMPARED = 500  # At most this many draws are compared with float64.
 _LARGEST_DIFFERENCE = 1e-2  # Relative difference of float64 and float32.
 # Lengths of paths, as shares of the way between two draws. Rounding noise is
 # equal on both paths. The smaller estimate is used, because errors of the

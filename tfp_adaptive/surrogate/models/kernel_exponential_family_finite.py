@@ -2,8 +2,8 @@
 
   f(x) = sqrt(2 / m) sum_j c_j cos(w_j . v + u_j),   u_j ~ U(0, 2 pi)
 
-in the coordinates v of `kernel_surrogate`. w_j are drawn from the spectral
-density of the kernel k(v, v'):
+with m features and the coordinates v = B z of `kernel_surrogate`. The c_j are
+fitted. w_j are drawn from the spectral density of the kernel k(v, v'):
 
   exp(-|v - v'|^2)                   w ~ N(0, 2 I)
   (1 + |v - v'|^2 / shape)^-shape    w ~ N(0, 2 g I), g ~ Gamma(shape, shape)

@@ -2,10 +2,10 @@
 
   f(x) = sum_j c_j exp(-|v - p_j|^2),   v = B z,   p_j = B z_j
 
-with z from `kernel_surrogate` and draws z_j. Let M = B^T B and u = M z. At draw
-z_i, kernel j has the value K_ij = exp(-|v_i - p_j|^2), the gradient
--2 K_ij (u_i - u_j) in z, and the Laplacian K_ij (4 |u_i - u_j|^2 - 2 tr M). The
-score decays, because all kernels decay.
+with z and B from `kernel_surrogate`, draws z_j and fitted c_j. Let M = B^T B
+and u = M z. At draw z_i, kernel j has the value K_ij = exp(-|v_i - p_j|^2), the
+gradient -2 K_ij (u_i - u_j) in z, and the Laplacian
+K_ij (4 |u_i - u_j|^2 - 2 tr M). The score decays, because all kernels decay.
 
 The centers p_j may be m of the n draws. The objective still has all draws, and
 is minimized in the span of m kernels.
@@ -27,7 +27,7 @@ from tfp_adaptive.surrogate.models import score_matching
 from tfp_adaptive.surrogate.models import surrogate_frame
 
 _FEWEST_CENTERS = 128  # Centers in the comparison of candidates.
-_REGULARIZATION = 1e-6  # Kernels at draws are far more alike than cosines.
+_REGULARIZATION = 1e-6  # Small, because kernels at draws are much alike.
 
 
 class _Centers(NamedTuple):

@@ -2,9 +2,9 @@
 
   f(x) = sum_j c_j psi_j(B z) - z^T P z / 2,   z = C^-1 (x - center)
 
-B is given by the metric and the bandwidth of the kernel. P is the precision of
-the Gaussian base times its weight, which may be zero. Fits always run in
-float64, because their matrices are nearly singular.
+The kernel's metric and bandwidth give B, `surrogate_frame` gives C, and a fit
+gives c. P is the precision of the Gaussian base times its weight, which may be
+zero. Fits always run in float64, because their matrices are nearly singular.
 """
 
 from typing import Any

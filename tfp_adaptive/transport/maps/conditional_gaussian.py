@@ -8,7 +8,8 @@ R the other indices:
     h(u) = sum_t exp(b_t.u) (h_t + H_t u) + u^T Q u
 
 Each of T matrices P_t is diagonal or tridiagonal, and positive semi-definite.
-The map is a bijection for any params, and costs O(d k (T + k)) besides C.
+m, l, b_t, P_t, h_t, H_t, Q and the matrix C are the params of the map. The map
+is a bijection for any params, and costs O(d k (T + k)) besides C.
 Hierarchies, likelihoods and random walks with unknown scales have this form,
 and so do bent ridges. A prior of scale exp(u) gives a term with exponent -2,
 and a normal likelihood gives a term with exponent 0.

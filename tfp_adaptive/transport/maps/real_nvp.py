@@ -2,6 +2,8 @@
 
   (a, b) -> (a, b g(s(a)) + t(a)),   then the same with a and b exchanged
 
+a and b are halves of the coordinates, s and t networks, and g is in (1/2, 2).
+
 Sources: Dinh, Sohl-Dickstein and Bengio (2017), Density estimation using real
 NVP, https://arxiv.org/abs/1605.08803; Hirt, Titsias and Dellaportas (2021),
 section 4.5, https://arxiv.org/abs/2110.14625.

@@ -1,8 +1,8 @@
 """A transport from any network of bijectors: f(z) = exp(10 r) network(z).
 
-The scale of every coordinate is outside of the network. The network then works
-on numbers of order one in any units of the state, and the adaptation can find a
-first scale.
+The scale exp(10 r) of every coordinate, with a param r, is outside of the
+network. The network then works on numbers of order one in any units of the
+state, and the adaptation can find a first scale.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ _GAIN = 10.0
 class ScaledParams(NamedTuple):
   """Params of the map."""
 
-  raw_scale: tf.Tensor  # A tenth of the log scales, [event_size].
+  raw_scale: tf.Tensor  # r, a tenth of the log scales, [event_size].
   network: Any  # Params of the network.
 
 
