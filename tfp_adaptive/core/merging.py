@@ -68,7 +68,7 @@ def largest(values, before):
 
 
 def first(values, before):
-  """Returns the first value, for surrogates: a mean of two is no fit."""
+  """Returns the first value. The mean of two fitted surrogates is not a fit."""
   del before
   return values[0]
 

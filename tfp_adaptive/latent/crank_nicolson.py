@@ -11,8 +11,8 @@ pCNL and CNL without the gradient g, and leave N(0, C) invariant.
 
 Sources: Cotter, Roberts, Stuart and White (2013), MCMC methods for functions;
 Titsias and Papaspiliopoulos (2018), section 3.2,
-https://arxiv.org/abs/1610.09641. The second paper misprints the covariance of
-CNL (C for C^2), and for pCNL the k of `_correction` (without y . g(y)).
+https://arxiv.org/abs/1610.09641. The second paper has two misprints: C instead
+of C^2 in the covariance of CNL, and k of pCNL (`_correction`) without y . g(y).
 """
 
 import tensorflow as tf

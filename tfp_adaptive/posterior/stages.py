@@ -42,7 +42,7 @@ class Run:
     # Whether the file stays as it is, because a shorter block was drawn.
     self._is_file_final = False
     self._is_unjudged = False  # Whether loaded chains are full and not judged.
-    self._with_xla = None  # (Whether by XLA, why not), once chosen.
+    self._with_xla = None  # (Whether XLA compiles, why not), or `None`.
     self._file = run_file.RunFile(problem, settings)
     self._density = None  # `Density`, once it is traced.
     self._engine = None  # The engine that adapted last.

@@ -278,7 +278,7 @@ class _Measure(NamedTuple):
 
 
 def default_rule(optimizer, relative='balance'):
-  """Returns `relative`, or 'acceptance' for raw params, which lack slopes."""
+  """Returns the rule of beta: `relative`, or 'acceptance' for raw params."""
   return relative if optimizer.is_relative else 'acceptance'
 
 
