@@ -125,16 +125,7 @@ def _step(kernel, states, seed=(3, 4)):
 
 
 def _check_corrections(states, proposed, results, moments, covariance, mean):
-  """Compares corrections with those of dense densities.
-
-  Args:
-    states: Where the steps began, [chains, d].
-    proposed: Where they ended.
-    results: Of the proposal.
-    moments: x -> mean and covariance of what is proposed there.
-    covariance: Of the prior.
-    mean: The same.
-  """
+  """Compares corrections of steps with those of dense densities."""
   for x, y, correction in zip(
     states, proposed.numpy(), results.log_acceptance_correction.numpy()
   ):

@@ -222,42 +222,6 @@ def test_without_the_weights_of_the_terms_the_means_are_wrong():
   assert np.linalg.norm(raw - expected) > 0.1 * np.linalg.norm(expected)
 
 
-def _drawn(num_draws=300, num_chains=200, weigh=True):
-  """Returns estimates with drawn probes and numbers, means over chains."""
-  dense = _dense('cholesky')
-  hessian = _hessian(dense, largest=0.5)  # Finite variance: 0.5 > 0.5^2.
-  part, params = _preconditioner('cholesky', dense)
-
-  def draw(i):
-    seed = random.fold_in(tf.constant([1, 2]), i)
-    probe = log_det.rademacher(
-      [num_chains, _D], tf.float64, random.fold_in(seed, 1)
-    )
-    series = log_det.Series(_NUM_FIXED, _CONTINUE)
-    num_terms = series.draw_num_terms(tf.float64, seed)
-    estimate = _estimate(
-      scale_factor.at(part, params),
-      hessian,
-      probe,
-      num_terms,
-      _CONTINUE if weigh else 1.0,
-    )
-    return tf.reduce_mean(estimate.value)
-
-  @tf.function(autograph=False)
-  def draws():
-    return tf.map_fn(draw, tf.range(num_draws), fn_output_signature=tf.float64)
-
-  values = draws().numpy()
-  standard_error = values.std() / num_draws**0.5
-  return (values.mean() - _log_det(dense, hessian)) / standard_error
-
-
-def test_drawn_estimates_have_the_log_determinant_as_mean():
-  assert abs(_drawn()) < 4.0
-  assert abs(_drawn(weigh=False)) > 6.0  # The negative control.
-
-
 def _eigenvalues(num_terms):
   """Returns b^T D b of all probes and its mean gradient in C, [d, d]."""
   dense = _dense('cholesky')
