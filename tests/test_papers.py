@@ -1,5 +1,8 @@
 """The samplers of the papers have the constants that are in print."""
 
+import pathlib
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -133,3 +136,12 @@ def test_latent_samplers_make_no_short_steps(name, accept_prob, proposal):
   shown = repr(kernel)
   assert f'target_accept_prob={accept_prob}' in shown
   assert 'short_step_share=0.0' in shown and proposal in shown
+
+
+def test_every_formula_names_tests_that_exist():
+  root = pathlib.Path(__file__).parents[1]
+  text = (root / 'tests/formulas.md').read_text()
+  named = re.findall(r'(tests/\S+\.py)::(\w+)', text)
+  assert len(named) > 70
+  for file, name in named:
+    assert f'def {name}(' in (root / file).read_text(), name

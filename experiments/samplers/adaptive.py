@@ -140,19 +140,34 @@ class AdaptiveMetropolis(MethodParameters):
   """Adaptive Metropolis: the covariance of the chain's own past."""
 
   settings: Settings = 'default'
+  preconditioner: Literal['cholesky', 'diagonal'] = Field(
+    'cholesky', description="diagonal: as in the authors' code for one target"
+  )
 
   takes_stochastic: ClassVar[bool] = True
 
   def default_label(self):
-    return 'AM'
+    return 'AM' if self.preconditioner == 'cholesky' else 'AM, diagonal'
 
   def build(self, target, options):
-    check_dense('cholesky', target)
+    check_dense(self.preconditioner, target)
     builder = tfpa.papers if self.settings == 'paper' else tfpa
+    constants = {}
+    if self.preconditioner == 'diagonal':
+      # L = I and delta = 0.1 / sqrt(d), the authors' job for Neal's Gaussian.
+      builder = tfpa
+      constants = dict(
+        preconditioner=tfpa.preconditioners.diagonal(
+          init_scale=1.0, min_scale=1e-3
+        ),
+        step_size=(0.1 * target.event_size**-0.5) ** 0.5,
+        shape_rate=1e-3,
+      )
     kernel = builder.adaptive_metropolis(
       target.target_log_prob_fn,
       options.num_adaptation_steps,
       target_is_stochastic=target.is_stochastic,
+      **constants,
     )
     return _adaptive(kernel, diagonal_trace if options.trace_diagonal else None)
 

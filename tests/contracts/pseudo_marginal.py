@@ -96,11 +96,7 @@ def smallest_p_value(p_values):
 
 
 def assert_noises_are_independent(build):
-  """Asserts that target and proposal draw of different seeds.
-
-  Args:
-    build: Function of a target to an uncalibrated proposal.
-  """
+  """Asserts that target and proposal draw of different seeds."""
   # A target that draws from its seed as the proposal draws from its own.
   seen = []
 

@@ -9,12 +9,7 @@ _ROOT = pathlib.Path(__file__).parents[2]
 
 
 def run(*arguments, **variables):
-  """Returns what `python *arguments` prints, and asserts that it ends well.
-
-  Args:
-    *arguments: Arguments of the command line.
-    **variables: Of the environment.
-  """
+  """Returns what `python *arguments` prints, and asserts that it ends well."""
   done = subprocess.run(
     [sys.executable, *map(str, arguments)],
     env=dict(os.environ, PYTHONPATH=str(_ROOT), **variables),

@@ -125,16 +125,7 @@ def _step(kernel, states, seed=(3, 4)):
 
 
 def _check_corrections(states, proposed, results, moments, covariance, mean):
-  """Compares corrections with those of dense densities.
-
-  Args:
-    states: Where the steps began, [chains, d].
-    proposed: Where they ended.
-    results: Of the proposal.
-    moments: x -> mean and covariance of what is proposed there.
-    covariance: Of the prior.
-    mean: The same.
-  """
+  """Compares corrections of steps with those of dense densities."""
   for x, y, correction in zip(
     states, proposed.numpy(), results.log_acceptance_correction.numpy()
   ):
@@ -241,8 +232,11 @@ def test_proposal_is_reversible_for_the_prior_without_likelihood(name, prior):
   assert np.max(np.abs(results.log_acceptance_correction)) > 1e-3
 
 
-def test_marginal_proposal_with_auxiliary_covariance_is_that_of_equation_8():
-  sigma = np.diag(np.linspace(0.5, 2.0, _D))
+@pytest.mark.parametrize('is_prior', [False, True], ids=['diagonal', 'prior'])
+def test_marginal_proposal_with_auxiliary_covariance_is_that_of_equation_8(
+  is_prior,
+):
+  sigma = _C if is_prior else np.diag(np.linspace(0.5, 2.0, _D))
   sigma_inv = np.linalg.inv(sigma)
   b = np.linalg.inv(2.0 / _DELTA * sigma_inv + _C_INV)
   prior = tfpa.gaussian_priors.spectral(_C, auxiliary_covariance=sigma)
@@ -255,6 +249,10 @@ def test_marginal_proposal_with_auxiliary_covariance_is_that_of_equation_8():
 
   moved = _step(_build('marginal', prior), states)
   _check_corrections(states, *moved, moments, _C, 0.0)
+  # With the prior's covariance it is pCNL, and with another one it is not.
+  pcnl = _preconditioned(states[0], _gradient(states[0]))
+  pairs = zip(moments(states[0]), pcnl)
+  assert all(np.allclose(*pair, atol=1e-12) for pair in pairs) == is_prior
 
 
 # MALA is the marginal of auxiliary MALA.

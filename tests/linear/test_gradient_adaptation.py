@@ -1,6 +1,7 @@
 """Learning by gradient: the step that the formulas of the paper give."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
@@ -49,6 +50,34 @@ def test_the_first_step_follows_the_mean_gradient_of_all_chains():
     _FACTOR + _RATE * total / (1.0 + np.abs(total)),
     rtol=1e-10,
   )
+
+
+@pytest.mark.parametrize('needs_slopes, weight', [(False, 0.5), (True, 7.0)])
+def test_only_a_beta_of_slopes_moves_before_the_factor(needs_slopes, weight):
+  criterion = tfpa.interfaces.Criterion(
+    name='beta',
+    init=lambda problem: tf.constant(0.5, problem.dtype),
+    value=lambda beta, transition: 0.0 * transition.log_accept_ratio,
+    entropy=lambda beta, transition: transition.proposal_entropy,
+    entropy_weight=lambda beta: beta,
+    update=lambda beta, *_: 7.0 * tf.ones_like(beta),
+    target_accept_prob=0.25,
+    needs_slopes=needs_slopes,
+  )
+  seen = []
+  optimizer = tfpa.optimizers.relative_gradient()
+  kernel = tfpa.gradient_adaptive_random_walk(
+    _TARGET.log_prob,
+    10,
+    preconditioner=registry.fixed(_FACTOR),
+    criterion=criterion,
+    optimizer=optimizer._replace(
+      update=lambda *args: seen.append(args[0]) or optimizer.update(*args)
+    ),
+  )
+  _after_a_step(kernel)
+  # log |det C (I + A)| has the gradient I at A = 0.
+  np.testing.assert_allclose(seen[0], weight * np.eye(_SIZE), atol=1e-12)
 
 
 def test_criteria_are_told_the_slopes_in_the_log_scale_by_coordinate():

@@ -152,14 +152,7 @@ def _draws(rng):
 
 
 def _largest_z(state, velocity, uniform, rng):
-  """Returns the largest z of statistics of chains against those of draws.
-
-  Args:
-    state: What steps have made of exact draws, [_NUM_CHAINS, 2].
-    velocity: Momenta, normal if the steps are right, [_NUM_CHAINS, 2].
-    uniform: Uniform on (-1, 1) then, [_NUM_CHAINS].
-    rng: A `numpy.random.Generator`.
-  """
+  """Returns the largest z of statistics of chains against those of draws."""
   found = _statistics(state, velocity, uniform)
   fresh = _draws(rng)
   expected = _statistics(

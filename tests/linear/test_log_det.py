@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-import tfp_adaptive as tfpa
 from tests.contracts import registry
 from tests.contracts import targets
 from tests.contracts import trajectories
@@ -223,42 +222,6 @@ def test_without_the_weights_of_the_terms_the_means_are_wrong():
   assert np.linalg.norm(raw - expected) > 0.1 * np.linalg.norm(expected)
 
 
-def _drawn(num_draws=300, num_chains=200, weigh=True):
-  """Returns estimates with drawn probes and numbers, means over chains."""
-  dense = _dense('cholesky')
-  hessian = _hessian(dense, largest=0.5)  # Finite variance: 0.5 > 0.5^2.
-  part, params = _preconditioner('cholesky', dense)
-
-  def draw(i):
-    seed = random.fold_in(tf.constant([1, 2]), i)
-    probe = log_det.rademacher(
-      [num_chains, _D], tf.float64, random.fold_in(seed, 1)
-    )
-    series = log_det.Series(_NUM_FIXED, _CONTINUE)
-    num_terms = series.draw_num_terms(tf.float64, seed)
-    estimate = _estimate(
-      scale_factor.at(part, params),
-      hessian,
-      probe,
-      num_terms,
-      _CONTINUE if weigh else 1.0,
-    )
-    return tf.reduce_mean(estimate.value)
-
-  @tf.function(autograph=False)
-  def draws():
-    return tf.map_fn(draw, tf.range(num_draws), fn_output_signature=tf.float64)
-
-  values = draws().numpy()
-  standard_error = values.std() / num_draws**0.5
-  return (values.mean() - _log_det(dense, hessian)) / standard_error
-
-
-def test_drawn_estimates_have_the_log_determinant_as_mean():
-  assert abs(_drawn()) < 4.0
-  assert abs(_drawn(weigh=False)) > 6.0  # The negative control.
-
-
 def _eigenvalues(num_terms):
   """Returns b^T D b of all probes and its mean gradient in C, [d, d]."""
   dense = _dense('cholesky')
@@ -308,25 +271,52 @@ def test_the_gradient_of_the_eigenvalue_is_its_own():
   )
 
 
-@pytest.mark.parametrize(
-  'dtype', [tf.float32, tf.float64], ids=lambda d: d.name
-)
-def test_no_contraction_still_has_finite_estimates(dtype):
+def _series(jacobian, probe, num_terms):
+  """Returns the estimate, y and the last power of one probe, term by term."""
+  value, weighted, power = 0.0, probe, probe
+  for k in range(1, num_terms + 1):
+    longest = 0.99 * np.linalg.norm(power)
+    power = jacobian @ power
+    power = power * min(1.0, longest / np.linalg.norm(power))
+    weight = (-1.0) ** k / _CONTINUE ** max(k - _NUM_FIXED, 0)
+    value = value - weight / k * probe @ power
+    weighted = weighted + weight * power
+  return value, weighted, power / np.linalg.norm(power)
+
+
+# The second is no contraction, so its powers are shortened.
+@pytest.mark.parametrize('largest', [0.7, 2.5])
+def test_an_estimate_is_its_series_in_dense_algebra(largest):
   dense = _dense('cholesky')
-  hessian = _hessian(dense, largest=5.0)
-  part = tfpa.preconditioners.cholesky()
-  params = tf.constant(dense, dtype)
+  hessian = _hessian(dense, largest)
+  part, params = _preconditioner('cholesky', dense)
+  probes = tf.cast(_ALL_PROBES, tf.float64)
+  found = _estimate(
+    scale_factor.at(part, params), hessian, probes, tf.constant(5)
+  )
+  jacobian = _jacobian(dense, hessian)
+  expected = zip(*(_series(jacobian, e, 5) for e in probes.numpy()))
+  for name, wanted in zip(('value', 'weighted', 'eigenvector'), expected):
+    np.testing.assert_allclose(
+      getattr(found, name), wanted, rtol=1e-11, atol=1e-12
+    )
+
+
+def test_no_contraction_still_has_finite_estimates():
+  dense = _dense('cholesky')
+  part, params = _preconditioner('cholesky', dense.astype(np.float32))
   for num_terms in (2, 20, 100):
     estimate = _estimate(
       scale_factor.at(part, params),
-      hessian,
-      tf.cast(_ALL_PROBES, dtype),
+      _hessian(dense, largest=5.0),
+      _ALL_PROBES,
       tf.constant(num_terms),
     )
     with tf.GradientTape() as tape:
       tape.watch(params)
+      factor = scale_factor.at(part, params)
       value, eigenvalue = trajectory.log_det(
-        scale_factor.at(part, params), _step(dtype), estimate, 0.0, _event_sum
+        factor, _step(tf.float32), estimate, 0.0, _event_sum
       )
       total = tf.reduce_sum(value + eigenvalue)
     assert np.all(np.isfinite(value))

@@ -118,15 +118,7 @@ def test_functions_are_of_what_is_standardized_and_the_square_is_bounded():
 
 
 def _known(jumps, num_pairs, time, squares, means=(0.0, 0.0)):
-  """Returns `Lengths` of pairs, as many of each length, at a time.
-
-  Args:
-    jumps: Half of the mean squared jumps, [n, 2, d].
-    num_pairs: Of each length.
-    time: What came last counts for as much.
-    squares: Of the two functions.
-    means: The same.
-  """
+  """Returns `Lengths` of half mean squared jumps, [n, 2, d], at a time."""
   most, _, size = jumps.shape
   sums = time * num_pairs * np.ones(most)
   return trajectory_length.start(

@@ -16,6 +16,7 @@ import yaml
 from experiments.report import records
 
 _FOLDER = pathlib.Path(__file__).parent
+_CONFIGS = records.ROOT / 'configs'
 _PAPERS = (
   'gradient_adaptive_mcmc',
   'entropy_adaptive_hmc',
@@ -30,6 +31,15 @@ _QUANTITIES = {
   'delta': ('delta', ('step_size',)),
   'beta': ('beta', ('entropy_weight',)),
   'per_second': ('min ESS/s', ('min_ess_per_sampling_second',)),
+}
+# Kinds of figures, the worst last.
+KINDS = {
+  'picture': 'a picture',
+  'agrees': 'same experiment, all agree',
+  'differs': 'same experiment, some numbers differ',
+  'fewer steps': 'fewer steps',
+  'changed': 'another experiment',
+  'not run': 'not run',
 }
 _NAMES = {
   'min_ess_per_estimate': 'Min ESS per estimate',
@@ -96,6 +106,14 @@ class Claim(_Model):
   why: str | None = None
 
 
+class Length(_Model):
+  """Lengths of a run. None stands for what the paper does not say."""
+
+  # Steps of a chain that adapt and that are recorded.
+  steps: tuple[int | None, int | None] = (None, None)
+  repeats: int | None = None
+
+
 class Entry(_Model):
   """A figure or a table of a paper."""
 
@@ -110,6 +128,13 @@ class Entry(_Model):
   missing: str | None = None
   # Why there is no number in the paper or in our records.
   picture: str | None = None
+  # Length of the paper's runs, and ours if config and records do not have it.
+  paper: Length = Length()
+  ours: Length = Length()
+  # What differs from the paper's experiment, besides the length.
+  changed: str | None = None
+  # Lines of the figure or the table that were not run.
+  left_out: str | None = None
   # The row, or the claim's text, for the short table.
   headline: str | None = None
   # Factor of our numbers, which are sums over chains.
@@ -135,6 +160,54 @@ class Entry(_Model):
     tail = self.command or f'run configs/{self.config}.yaml'
     return f'python -m experiments {tail}'
 
+  def our_steps(self):
+    """Returns the steps of our chains that adapt and that are recorded."""
+    if self.ours.steps[0] is not None or not self.config:
+      return self.ours.steps
+    config = yaml.safe_load((_CONFIGS / f'{self.config}.yaml').read_text())
+    thinned = 1 + config.get('num_steps_between_results', 0)
+    return config['num_adaptation_steps'], thinned * config['num_results']
+
+  def our_repeats(self):
+    """Returns the fewest and the most repeats of the lines that are shown."""
+    if self.ours.repeats or not self.record:
+      return 2 * (self.ours.repeats,)
+    lines = [case for row in self.rows for case in row.cases()]
+    lines += [c for claim in self.claims for c in (claim.line, claim.over)]
+    found = [_repeats(self, line) for line in lines if line]
+    found = [repeats for repeats in found if repeats]
+    return min(found, default=None), max(found, default=None)
+
+  def share_of_steps(self):
+    """Returns our steps over the paper's, of those that the paper says."""
+    pairs = zip(self.our_steps(), self.paper.steps)
+    pairs = [(ours, paper) for ours, paper in pairs if ours and paper]
+    if not pairs:
+      return None
+    return sum(ours for ours, _ in pairs) / sum(paper for _, paper in pairs)
+
+  def shares(self):
+    """Returns our steps times repeats over the paper's, fewest and most."""
+    steps, repeats = self.share_of_steps(), self.paper.repeats
+    if steps is None and repeats is None:
+      return None, None
+    return tuple(
+      (1.0 if steps is None else steps)
+      * (ours / repeats if ours and repeats else 1.0)
+      for ours in self.our_repeats()
+    )
+
+  def kind(self, findings):
+    """Returns one of `KINDS`."""
+    if self.missing or self.changed:
+      return 'not run' if self.missing else 'changed'
+    if not findings:
+      return 'picture'
+    if (self.share_of_steps() or 1.0) < 0.99:
+      return 'fewer steps'
+    agrees = all(all(finding.agrees) for finding in findings)
+    return 'agrees' if agrees else 'differs'
+
 
 class Paper(_Model):
   """A paper's figures and tables, and the reasons of differences by letter."""
@@ -144,10 +217,27 @@ class Paper(_Model):
   reasons: dict[str, str] = {}
   entries: tuple[Entry, ...]
 
+  @pydantic.field_validator('reasons')
+  @classmethod
+  def _are_measured(cls, reasons):
+    for name, text in reasons.items():
+      if 'probably' in text or 'not explained' in text:
+        raise ValueError(f'{name}: measure the reason, or say what was tried.')
+    return reasons
+
   @property
   def num_figures(self):
     """Returns the number of figures and tables, parts counted once."""
     return len({entry.number.partition(',')[0] for entry in self.entries})
+
+  def kinds(self, findings):
+    """Returns {kind: number of figures}, each of its worst part's kind."""
+    worst = {}
+    for entry in self.entries:
+      number = entry.number.partition(',')[0]
+      kind = entry.kind(findings.get(entry.number))
+      worst[number] = max(worst.get(number, kind), kind, key=[*KINDS].index)
+    return {kind: [*worst.values()].count(kind) for kind in KINDS}
 
   def without_numbers(self):
     """Returns {(reason, command): numbers of figures} without a record."""
@@ -244,9 +334,9 @@ def found(entry, reasons):
 def _of_row(entry, row, case, why):
   """Yields a finding for each quantity that the paper prints in a line."""
   name = row.paper
-  if case == name and len(row.ours) > 1:
+  if case == name and f'{name} (paper)' in row.ours:
     name += ', default'
-  elif len(row.ours) > 1 and case != f'{name} (paper)':
+  elif len(row.ours) > 1 and case not in (name, f'{name} (paper)'):
     name += f': {case}'
   for quantity, printed in row.printed().items():
     numbers = printed, _numbers(entry, quantity, case)
@@ -312,7 +402,7 @@ def _numbers(entry, quantity, case):
 
 def _repeats(entry, case):
   runs = [row for row in records.rows(_study(entry)) if row['case'] == case]
-  return runs[0].get('num_finished', '')
+  return runs[0].get('num_finished') or (len(runs) if len(runs) > 1 else '')
 
 
 def _check(entry, findings, reasons):

@@ -110,13 +110,7 @@ def test_estimates_and_simulations_of_a_run_are_recorded():
 
 
 def built(methods, target, **values):
-  """Returns the config, its target and its methods.
-
-  Args:
-    methods: Dicts of a config.
-    target: Dict of a config.
-    **values: Other keys of the config.
-  """
+  """Returns the config of these dicts, its target and its methods."""
   config = configs.parse_config(
     {
       'name': 'x',

@@ -16,14 +16,7 @@ _NUM_REPLICATES = 20000
 
 
 def _exact_log_prob(states, observed, alpha, tolerance):
-  """Returns log p(observed | states) with the tolerance's noise, [...].
-
-  Args:
-    states: [..., d].
-    observed: [d].
-    alpha: [d].
-    tolerance: eps; 0: the model itself.
-  """
+  """Returns log p(observed | states) with the tolerance's noise, [...]."""
   residual = observed - np.asarray(states, np.float64)
   variance = 1.0 + tolerance**2
   tail = np.sqrt(1.0 + np.sum(alpha**2) * tolerance**2 / variance)

@@ -513,11 +513,7 @@ _FAR = 4.5  # Standard errors.
 
 
 def _moments(rows):
-  """Returns means of draws and squares, and their errors, [2 d] each.
-
-  Args:
-    rows: [n, chains, d].
-  """
+  """Returns means of draws and squares and their errors, [2 d], of all rows."""
   both = np.concatenate([rows, rows**2], axis=-1)
   sizes = tfp.mcmc.effective_sample_size(
     both, cross_chain_dims=1, filter_beyond_positive_pairs=True
