@@ -11,7 +11,6 @@ import tensorflow as tf
 from pydantic import Field
 
 import tfp_adaptive as tfpa
-from experiments.samplers import baselines
 from experiments.samplers.base import check_dense
 from experiments.samplers.base import costs
 from experiments.samplers.base import find_field
@@ -328,31 +327,5 @@ class VarianceRatioMala(MethodParameters):
       target.target_log_prob_fn,
       options.num_adaptation_steps,
       preconditioner=tfpa.preconditioners.diagonal(),
-    )
-    return _adaptive(kernel)
-
-
-@METHODS.register('fisher_mala')
-class FisherMala(MethodParameters):
-  """FisherMALA: the inverse of the gradient increments' mean square."""
-
-  settings: Settings = 'default'
-
-  def default_label(self):
-    return 'FisherMALA'
-
-  def build(self, target, options):
-    check_dense('cholesky', target)
-    constants = {}
-    if self.settings == 'paper':
-      constants = dict(
-        preconditioner=tfpa.preconditioners.cholesky(
-          init_scale=lambda size: 0.1 * size**-0.5
-        ),
-        short_step_share=0.0,
-        has_paper_constants=True,
-      )
-    kernel = baselines.fisher_adaptive_langevin(
-      target.target_log_prob_fn, options.num_adaptation_steps, **constants
     )
     return _adaptive(kernel)

@@ -293,14 +293,6 @@ _LINEAR = (
     calibration=Calibration('adaptive Metropolis', thinning=5),
   ),
   Case(
-    'langevin_fisher',
-    baselines.fisher_adaptive_langevin,
-    group='baseline',
-    accept_prob=0.574,
-    few_chains=_SHORT,
-    calibration=Calibration('Langevin, Fisher information'),
-  ),
-  Case(
     'langevin_divergence',
     tfpa.fisher_divergence_langevin,
     group='variant',

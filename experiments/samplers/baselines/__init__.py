@@ -1,8 +1,5 @@
 """Samplers of papers for comparison, one in each file."""
 
-from experiments.samplers.baselines.fisher_langevin import (
-  fisher_adaptive_langevin,
-)
 from experiments.samplers.baselines.kernel_adaptive_metropolis import (
   kernel_adaptive_metropolis,
 )
@@ -12,7 +9,6 @@ from experiments.samplers.baselines.prior_langevin import (
 )
 
 __all__ = [
-  'fisher_adaptive_langevin',
   'kernel_adaptive_metropolis',
   'kernel_subsample',
   'prior_preconditioned_langevin',
