@@ -9,6 +9,7 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+import tfp_adaptive as tfpa
 from experiments.data import datasets
 from experiments.papers import config as configs
 from experiments.targets import banana
@@ -121,6 +122,30 @@ def test_gym_density_counts_the_jacobian_of_the_bijector():
     built.target_log_prob_fn(x + step) - built.target_log_prob_fn(x - step)
   ) / 2e-2
   np.testing.assert_allclose(gradient[:, 2], difference, rtol=0.05, atol=0.05)
+
+
+def test_the_prior_of_a_gym_vector_is_its_density_without_the_likelihood():
+  name = 'BrownianMotionUnknownScalesMissingMiddleObservations'
+  built = _build('float32', name=name, use_markov_chain=True)
+  u = tf.constant(built.sample_prior(5, 0))
+  vector = gym.targets.VectorModel(getattr(gym.targets, name)(True))
+  x = vector.default_event_space_bijector.forward(u)
+  likelihood = vector.model.log_likelihood(vector.vector_event_to_structured(x))
+  np.testing.assert_allclose(
+    built.prior.log_prob(u) + likelihood, built.target_log_prob_fn(u), rtol=1e-4
+  )
+
+
+def test_brownian_motion_is_a_likelihood_times_a_gaussian_prior():
+  name = 'BrownianMotionMissingMiddleObservations'
+  built = _build('float32', name=name, use_markov_chain=True)
+  x = tf.constant(built.sample_prior(5, 0))
+  field = built.latent
+  parts = field.log_likelihood_fn(x) + tfpa.gaussian_priors.log_prob(
+    field.prior, x
+  )
+  gap = built.target_log_prob_fn(x) - parts
+  np.testing.assert_allclose(gap, gap[0], atol=1e-3)
 
 
 @pytest.mark.full
