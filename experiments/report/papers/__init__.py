@@ -34,6 +34,7 @@ _QUANTITIES = {
 _NAMES = {
   'min_ess_per_estimate': 'Min ESS per estimate',
   'log_sigma': 'log sigma',
+  'log_l': 'log l',
 }
 
 
