@@ -124,6 +124,7 @@ def test_gym_density_counts_the_jacobian_of_the_bijector():
   np.testing.assert_allclose(gradient[:, 2], difference, rtol=0.05, atol=0.05)
 
 
+@pytest.mark.full
 def test_the_prior_of_a_gym_vector_is_its_density_without_the_likelihood():
   name = 'BrownianMotionUnknownScalesMissingMiddleObservations'
   built = _build('float32', name=name, use_markov_chain=True)
