@@ -4,6 +4,7 @@ References: Titsias and Dellaportas (2019), https://arxiv.org/abs/1911.01373;
 Hirt, Titsias and Dellaportas (2021), https://arxiv.org/abs/2110.14625.
 """
 
+import functools
 from typing import ClassVar
 from typing import Literal
 
@@ -298,6 +299,29 @@ class FisherDivergenceHmc(Structured):
       preconditioner=self.structure(target, is_paper=False),
     )
     return _adaptive(kernel)
+
+
+@METHODS.register('adaptive_replica_exchange')
+class AdaptiveReplicaExchange(MethodParameters):
+  """Replica exchange of Fisher-divergence HMC; the prior is the reference."""
+
+  num_replicas: int = Field(10, ge=2)
+
+  def default_label(self):
+    return f'exchange of {self.num_replicas} replicas'
+
+  def build(self, target, options):
+    kernel = tfpa.replica_exchange(
+      target.target_log_prob_fn,
+      options.num_adaptation_steps,
+      num_replicas=self.num_replicas,
+      kernel_fn=functools.partial(
+        tfpa.fisher_divergence_hamiltonian,
+        num_leapfrog_steps=(1, _NUM_LEAPFROG_STEPS),
+      ),
+      reference=target.prior,
+    )
+    return Method(kernel, **costs(kernel))
 
 
 @METHODS.register('fisher_divergence_mala')

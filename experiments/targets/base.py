@@ -78,6 +78,8 @@ class Target(NamedTuple):
   covariance: Optional[Any] = None
   # (num_chains, seed) -> [num_chains, event_size] draws of the prior.
   sample_prior: Optional[Callable[[int, int], Any]] = None
+  # `tfd.Distribution` of the state.
+  prior: Optional[Any] = None
   # (states [..., event_size]) -> {name: array} in the model's own space.
   constrain: Optional[Callable[[Any], dict]] = None
   # {name of `constrain`: (mean, standard deviation, standard error of mean)}.

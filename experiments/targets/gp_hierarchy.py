@@ -29,6 +29,32 @@ from experiments.targets.registry import TARGETS
 _START_AMPLITUDE = 2.0
 
 
+def prior_of(theta, half_squares, jitter):
+  """Returns N(0, C) at theta = (log sigma, log l), [chains..., 2].
+
+  Args:
+    half_squares: [n, n], half the squared distances of the inputs.
+    jitter: Number added to the diagonal of C, over sigma^2. Without jitter, C
+      has no inverse.
+  """
+  amplitude, length = tf.split(tf.exp(theta)[..., tf.newaxis], 2, axis=-2)
+  shape = tf.exp(-half_squares / length**2)
+  nugget = jitter * tf.eye(len(half_squares), dtype=theta.dtype)
+  return tfpa.gaussian_priors.cholesky(amplitude**2 * (shape + nugget))
+
+
+def half_squares_of(inputs, dtype):
+  """Returns half the squared distances of inputs [n, num_features]."""
+  gaps = inputs[:, np.newaxis] - inputs
+  return (0.5 * np.sum(gaps**2, axis=-1)).astype(dtype)
+
+
+def first_theta(inputs):
+  """Returns a theta of the size that suits the inputs, [2]."""
+  length = latent.half_mean_square(inputs) ** 0.5
+  return np.log([_START_AMPLITUDE, length])
+
+
 def gp_hierarchy_target(
   name, inputs, labels, dtype='float64', jitter=1e-6, hyper_deviation=10.0
 ):
@@ -37,21 +63,13 @@ def gp_hierarchy_target(
   Args:
     inputs: [n, num_features], standardized.
     labels: [n] of zeros and ones.
-    jitter: Number added to the diagonal of C, over sigma^2. Without jitter, C
-      has no inverse.
+    jitter: See `prior_of`.
     hyper_deviation: Deviation of the Gaussian prior of theta; a large one makes
       the prior flat.
   """
   labels = np.asarray(labels, dtype)
   num_rows = len(labels)
-  gaps = inputs[:, np.newaxis] - inputs
-  half_squares = (0.5 * np.sum(gaps**2, axis=-1)).astype(dtype)
-
-  def prior_fn(theta):
-    amplitude, length = tf.split(tf.exp(theta)[..., tf.newaxis], 2, axis=-2)
-    shape = tf.exp(-half_squares / length**2)
-    nugget = jitter * tf.eye(num_rows, dtype=theta.dtype)
-    return tfpa.gaussian_priors.cholesky(amplitude**2 * (shape + nugget))
+  half_squares = half_squares_of(inputs, dtype)
 
   def hyper_log_prob_fn(theta):
     return -0.5 * tf.reduce_sum(tf.square(theta / hyper_deviation), axis=-1)
@@ -59,8 +77,6 @@ def gp_hierarchy_target(
   def log_likelihood_fn(x):
     return tf.reduce_sum(labels * x - tf.math.softplus(x), axis=-1)
 
-  length = latent.half_mean_square(inputs) ** 0.5
-  start = np.log([_START_AMPLITUDE, length])
   return Target(
     name=name,
     target_log_prob_fn=None,
@@ -70,9 +86,12 @@ def gp_hierarchy_target(
       'amplitude': np.exp(np.asarray(states)[..., -2]),
       'length_scale': np.exp(np.asarray(states)[..., -1]),
     },
-    suggested_start=np.append(np.zeros(num_rows), start),
+    suggested_start=np.append(np.zeros(num_rows), first_theta(inputs)),
     hierarchy=Hierarchy(
-      log_likelihood_fn, prior_fn, hyper_log_prob_fn, num_rows
+      log_likelihood_fn,
+      lambda theta: prior_of(theta, half_squares, jitter),
+      hyper_log_prob_fn,
+      num_rows,
     ),
   )
 

@@ -12,6 +12,7 @@ import inference_gym.using_tensorflow as gym
 import numpy as np
 import pydantic
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from experiments.targets import gym_hierarchies
 from experiments.targets import ill_conditioned
@@ -26,9 +27,12 @@ _DOWNLOADS = ('GermanCredit', 'RadonContextualEffects')
 _IGNORES_ARGUMENTS = 'VectorizedStochasticVolatility'
 # A path, or units that are independent given the first coordinates.
 _TWO_GLOBALS_FIRST = {'arrow': {'num_globals': 2, 'globals_first': True}}
+_THREE_GLOBALS_FIRST = {'arrow': {'num_globals': 3, 'globals_first': True}}
 _STRUCTURES = {
   'BrownianMotionUnknownScalesMissingMiddleObservations': _TWO_GLOBALS_FIRST,
   'EightSchools': _TWO_GLOBALS_FIRST,
+  'StochasticVolatilitySP500': _THREE_GLOBALS_FIRST,
+  'StochasticVolatilitySP500Small': _THREE_GLOBALS_FIRST,
 }
 # {name: module with the same density in far less time}.
 _FASTER = {
@@ -40,6 +44,37 @@ _FASTER = {
 _MAX_SIZE = 10**4
 _MAX_SEED = 2**32 - 1
 _NAMES_ONLY = ('name', 'pretty_name')
+
+
+class VectorPrior(tfp.distributions.Distribution):
+  """The prior of a model's unconstrained vector, with draws and a density."""
+
+  def __init__(self, model, vector_model):
+    self._prior = model.prior_distribution()
+    self._model = vector_model
+    self._bijector = vector_model.default_event_space_bijector
+    super().__init__(
+      dtype=vector_model.dtype,
+      reparameterization_type=tfp.distributions.NOT_REPARAMETERIZED,
+      validate_args=False,
+      allow_nan_stats=True,
+    )
+
+  def _batch_shape(self):
+    return tf.TensorShape([])
+
+  def _event_shape(self):
+    return self._model.event_shape
+
+  def _sample_n(self, n, seed=None):
+    draws = self._prior.sample(n, seed=seed)
+    return self._bijector.inverse(self._model.structured_event_to_vector(draws))
+
+  def _log_prob(self, u):
+    u = tf.identity(u)  # As in `gym_target`.
+    values = self._model.vector_event_to_structured(self._bijector.forward(u))
+    log_det = self._bijector.forward_log_det_jacobian(u, event_ndims=1)
+    return self._prior.log_prob(values) + log_det
 
 
 def gym_target(name, model, dtype):
@@ -65,10 +100,11 @@ def gym_target(name, model, dtype):
       bijector.forward(u)
     ) + bijector.forward_log_det_jacobian(u, event_ndims=1)
 
+  is_bayesian = isinstance(model, gym.targets.BayesianModel)
+  prior = VectorPrior(model, vector_model) if is_bayesian else None
+
   def sample_prior(num_chains, seed):
-    draws = model.prior_distribution().sample(num_chains, seed=[seed, 0])
-    vector = vector_model.structured_event_to_vector(draws)
-    return bijector.inverse(vector).numpy()
+    return prior.sample(num_chains, seed=[seed, 0]).numpy()
 
   identity = vector_model.sample_transformations['identity']
 
@@ -76,13 +112,13 @@ def gym_target(name, model, dtype):
     values = identity(bijector.forward(tf.convert_to_tensor(states)))
     return _named(values, identity.ground_truth_mean)
 
-  is_bayesian = isinstance(model, gym.targets.BayesianModel)
   return Target(
     name=name,
     target_log_prob_fn=target_log_prob_fn,
     event_size=int(vector_model.event_shape[0]),
     dtype=own_dtype,
     sample_prior=sample_prior if is_bayesian else None,
+    prior=prior,
     constrain=constrain,
     structures=_STRUCTURES.get(name),
     ground_truth=ground_truth(identity),
@@ -131,10 +167,10 @@ def _build_from_gym(self, context):
   arguments = {key: getattr(self, key) for key in type(self).model_fields}
   name = arguments.pop('name')
   model = getattr(gym.targets, name)(**arguments)
-  hierarchy = gym_hierarchies.HIERARCHIES.get(name, lambda: None)
   target = gym_target(name, model, context.dtype)._replace(
     jax_log_prob_fn=jax_density.gym_model(name, arguments),
-    hierarchy=hierarchy(),
+    hierarchy=gym_hierarchies.HIERARCHIES.get(name, lambda: None)(),
+    latent=gym_hierarchies.FIELDS.get(name, lambda: None)(),
   )
   faster = _FASTER.get(name)
   if faster is None:

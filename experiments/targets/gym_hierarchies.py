@@ -9,6 +9,10 @@ Log-Gaussian Cox process for the counts at n places s with extents e:
 
 m is the mean of the observed log intensities.
 
+Brownian motion x with known scales q and s, observed at some times t:
+
+  x_0 ~ N(0, q^2),  x_t ~ N(x_{t-1}, q^2),  y_t ~ N(x_t, s^2)
+
 References: Diggle et al. (2013), Spatial and spatio-temporal log-Gaussian Cox
 processes.
 """
@@ -19,6 +23,7 @@ from inference_gym.internal import data
 
 import tfp_adaptive as tfpa
 from experiments.targets.base import Hierarchy
+from experiments.targets.base import LatentGaussian
 
 _JITTER = 1e-6
 _OFFSET = 0.001
@@ -61,5 +66,25 @@ def cox_process():
   )
 
 
+def brownian_motion():
+  """Returns the parts of BrownianMotionMissingMiddleObservations."""
+  dataset = data.brownian_motion_missing_middle_observations()
+  observed = np.asarray(dataset['observed_locs'], np.float32)
+  step = float(dataset['innovation_noise_scale'])
+  variance = float(dataset['observation_noise_scale']) ** 2
+  is_observed = np.isfinite(observed)
+
+  def log_likelihood_fn(x):
+    gaps = np.where(is_observed, observed, 0.0) - x
+    return -0.5 * tf.reduce_sum(is_observed * gaps**2, axis=-1) / variance
+
+  prior = tfpa.gaussian_priors.random_walk(
+    step, len(observed), initial_scale=step
+  )
+  return LatentGaussian(log_likelihood_fn, prior, variance)
+
+
+# Name of the model -> () -> `LatentGaussian` with float32 states.
+FIELDS = {'BrownianMotionMissingMiddleObservations': brownian_motion}
 # Name of the model -> () -> `Hierarchy` with float64 states.
 HIERARCHIES = {'SyntheticLogGaussianCoxProcess': cox_process}

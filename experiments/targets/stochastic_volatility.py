@@ -93,24 +93,24 @@ def stochastic_volatility_target(
   )
 
 
-def ground_truth(num_days):
+def ground_truth(num_days, returns=None):
   """Returns inference_gym's posterior moments, or None without any.
 
   Args:
     num_days: Days of S&P 500 returns. Moments for all days and for the last
       100 are known.
+    returns: 'log' for the returns of log prices.
 
   Returns:
     {name: (mean, standard deviation, standard error of that mean)}, numpy
     arrays, from 20000 draws of Stan under the priors 'gym'.
   """
-  models = {
-    2516: gym.targets.VectorizedStochasticVolatilitySP500,
-    100: gym.targets.VectorizedStochasticVolatilitySP500Small,
-  }
-  if num_days not in models:
+  sizes = {2516: '', 100: 'Small'}
+  if num_days not in sizes:
     return None
-  moments = models[num_days]().sample_transformations['identity']
+  kind = 'LogSP500' if returns == 'log' else 'SP500'
+  name = f'VectorizedStochasticVolatility{kind}{sizes[num_days]}'
+  moments = getattr(gym.targets, name)().sample_transformations['identity']
   return gym_targets.ground_truth(moments)
 
 
@@ -224,14 +224,20 @@ class StochasticVolatility(TargetParameters):
     'scaled', 'centered', 'zero_mean', 'non_centered'
   ] = 'scaled'
   prior: Literal['gym', 'paper'] = 'gym'
+  returns: Literal['log'] | None = Field(
+    None, description='log: returns of log prices; None: of prices'
+  )
 
   def build(self, context):
-    returns = gym_data.sp500_returns(num_points=self.num_days)
+    is_log = self.returns == 'log'
+    load = gym_data.sp500_log_returns if is_log else gym_data.sp500_returns
+    returns = load(num_points=self.num_days)
     target = stochastic_volatility_target(
       returns['centered_returns'],
       self.parameterization,
       self.prior,
       context.dtype,
     )
-    truth = ground_truth(self.num_days) if self.prior == 'gym' else None
+    is_known = self.prior == 'gym'
+    truth = ground_truth(self.num_days, self.returns) if is_known else None
     return target._replace(ground_truth=truth)

@@ -44,6 +44,7 @@ KINDS = {
 _NAMES = {
   'min_ess_per_estimate': 'Min ESS per estimate',
   'log_sigma': 'log sigma',
+  'log_l': 'log l',
 }
 
 

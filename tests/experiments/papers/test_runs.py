@@ -35,6 +35,7 @@ SMALLER = {
     'target.counts=simulated',
   ],
   'multi_class_gp': ['target.num_rows=30'],
+  'multi_class_gp_hierarchy': ['target.num_rows=30'],
 }
 
 

@@ -9,6 +9,7 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+import tfp_adaptive as tfpa
 from experiments.data import datasets
 from experiments.papers import config as configs
 from experiments.targets import banana
@@ -17,6 +18,7 @@ from experiments.targets import gaussians
 from experiments.targets import gp_hierarchy
 from experiments.targets import log_gaussian_cox
 from experiments.targets import logistic_regression
+from experiments.targets import multi_class_gp
 from experiments.targets import stochastic_volatility
 from experiments.targets.base import BuildContext
 from experiments.targets.random_draws import standard_normals
@@ -101,8 +103,7 @@ def test_logistic_regression_log_density_is_the_formula():
 def test_gym_target_is_the_density_of_the_unconstrained_vector():
   built = _build('float32', name='VectorizedStochasticVolatilitySP500Small')
   assert built.event_size == 103
-  states = 0.1 * np.random.default_rng(3).normal(size=(2, 103))
-  states = tf.constant(states, tf.float32)
+  states = tf.random.stateless_normal([2, 103], [3, 0], stddev=0.1)
   assert np.all(np.isfinite(built.target_log_prob_fn(states)))
   values = built.constrain(states)
   assert values['log_volatility'].shape == (2, 100)
@@ -121,6 +122,28 @@ def test_gym_density_counts_the_jacobian_of_the_bijector():
     built.target_log_prob_fn(x + step) - built.target_log_prob_fn(x - step)
   ) / 2e-2
   np.testing.assert_allclose(gradient[:, 2], difference, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.full
+def test_the_prior_of_a_gym_vector_is_its_density_without_the_likelihood():
+  name = 'BrownianMotionUnknownScalesMissingMiddleObservations'
+  built = _build('float32', name=name, use_markov_chain=True)
+  u = tf.constant(built.sample_prior(5, 0))
+  vector = gym.targets.VectorModel(getattr(gym.targets, name)(True))
+  x = vector.default_event_space_bijector.forward(u)
+  likelihood = vector.model.log_likelihood(vector.vector_event_to_structured(x))
+  np.testing.assert_allclose(
+    built.prior.log_prob(u) + likelihood, built.target_log_prob_fn(u), rtol=1e-4
+  )
+
+
+def test_brownian_motion_is_a_likelihood_times_a_gaussian_prior():
+  name = 'BrownianMotionMissingMiddleObservations'
+  built = _build('float32', name=name, use_markov_chain=True)
+  x = tf.constant(built.sample_prior(5, 0))
+  gap = built.target_log_prob_fn(x) - built.latent.log_likelihood_fn(x)
+  gap -= tfpa.gaussian_priors.log_prob(built.latent.prior, x)
+  np.testing.assert_allclose(gap, gap[0], atol=1e-3)
 
 
 @pytest.mark.full
@@ -335,3 +358,14 @@ def test_gp_hierarchy_has_the_dense_density():
     expected -= np.sum(np.log1p(np.exp(np.where(labels, -x, x))))
     expected -= 0.5 * np.sum((theta / 3.0) ** 2)
     assert got == pytest.approx(expected, abs=1e-9)
+
+
+def test_every_class_of_a_multi_class_field_has_its_own_scales():
+  rng, log_prob = np.random.default_rng(2), tfpa.gaussian_priors.log_prob
+  inputs, digits = rng.normal(size=(3, 2)), np.array([3, 0, 9])
+  one = gp_hierarchy.gp_hierarchy_target('x', inputs, digits > 0).hierarchy
+  ten = multi_class_gp.multi_class_hierarchy_target(inputs, digits).hierarchy
+  x, theta = rng.normal(size=(2, 30)), rng.normal(size=(2, 20))
+  blocks = zip(np.split(theta, 10, axis=1), np.split(x, 10, axis=1))
+  expected = sum(log_prob(one.prior_fn(t), block) for t, block in blocks)
+  np.testing.assert_allclose(log_prob(ten.prior_fn(theta), x), expected)
