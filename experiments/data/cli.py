@@ -13,8 +13,6 @@ from experiments.data.sources import SOURCES
 from experiments.run.errors import DataError
 from experiments.run.errors import StorageError
 
-_DOWNLOADS = [name for name in SOURCES if name not in BUNDLED]
-
 
 def data(
   names: Annotated[
@@ -38,7 +36,7 @@ def data(
     _refuse(f'{", ".join(names)} and --all were given; write either.')
   if not names and not all_:
     _list(datasets.folder(data_dir))
-  for name in _DOWNLOADS if all_ else names:
+  for name in SOURCES if all_ else names:
     # A set that cannot be fetched does not stop the others.
     try:
       _obtain(name, data_dir)
@@ -66,7 +64,7 @@ def _refuse(text):
 
 def _list(place):
   """Shows every data set, whether it is here, and its terms."""
-  for name in _DOWNLOADS:
+  for name in SOURCES:
     path = datasets.find(name, place)
     _show(name, SOURCES[name].size, path and path.name, SOURCES[name].terms)
   num_here = posteriordb.num_here(place)

@@ -20,7 +20,6 @@ import numpy as np
 import pooch
 
 from experiments.data import readers
-from experiments.data.sources import BUNDLED
 from experiments.data.sources import checksum
 from experiments.data.sources import MNIST
 from experiments.data.sources import SOURCES
@@ -75,23 +74,10 @@ def load(name: str, data_dir: PathLike | None = None) -> Arrays:
       'folder.'
     )
   path = find(name, place)
-  if path is None and name in BUNDLED:
-    return _wine()
   if path is None:
     cache = pathlib.Path(_CACHE).expanduser()
     path = find(name, cache) or _download(name, cache, data_dir)
   return read(name, path)
-
-
-def _wine():
-  """Returns nine measurements, and the largest class against the other two.
-
-  The set has as many columns as glass, and replaces glass offline.
-  """
-  from sklearn import datasets
-
-  inputs, cultivars = datasets.load_wine(return_X_y=True)
-  return inputs[:, :9], (cultivars == 1).astype(np.int64)
 
 
 def load_digits(
@@ -121,6 +107,12 @@ def standardized(inputs: np.ndarray) -> np.ndarray:
   """Returns the columns with mean 0 and variance 1; constant ones become 0."""
   scale = inputs.std(axis=0)
   return (inputs - inputs.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+
+
+def whitened(inputs: np.ndarray) -> np.ndarray:
+  """Returns L^-1 (x - mean) for rows x with the covariance L L^T."""
+  factor = np.linalg.cholesky(np.cov(inputs, rowvar=False))
+  return np.linalg.solve(factor, (inputs - inputs.mean(axis=0)).T).T
 
 
 def design_matrix(inputs: np.ndarray, standardize: bool = True) -> np.ndarray:

@@ -49,7 +49,7 @@ class Source(pydantic.BaseModel, frozen=True, extra='forbid'):
     shape: Rows and columns of the inputs.
     num_labels: Rows with the label 0, 1, ...; empty for counts on a square.
     terms: License or terms, as far as they are known.
-    files: Files, tried in this order; empty if scikit-learn has the set.
+    files: Files, tried in this order.
     checksum: Checksum of the numbers. `None`: no checksum is published, so the
       checksum of the first download is kept.
     instead: What a config may say instead if the set cannot be downloaded.
@@ -79,7 +79,7 @@ BINARY = tuple(
   n for n, source in SOURCES.items() if len(source.num_labels) == 2
 )
 # Sets that are a part of scikit-learn.
-BUNDLED = ('breast_cancer', 'digits', 'wine')
+BUNDLED = ('breast_cancer', 'digits')
 
 
 def checksum(inputs: np.ndarray, labels: np.ndarray | None = None) -> str:

@@ -1,6 +1,5 @@
 """One method on one target with one seed: run, measure, record."""
 
-import functools
 import time
 import warnings
 import zlib
@@ -69,9 +68,7 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
     num_steps_between_results=config.num_steps_between_results,
     seed=cell_seed(config, label, repeat),
     block_size=config.block_size,
-    trace_fn=(
-      _with_state(method.trace_fn) if config.keep_states else method.trace_fn
-    ),
+    trace_fn=method.trace_fn if config.discard_adaptation else _state,
     jit_compile=config.jit_compile,
     progress=progress,
     checkpoint_dir=str(checkpoint_dir) if checkpoint_dir else None,
@@ -85,12 +82,15 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
     warnings.simplefilter('always', UserWarning)
     result = sample(method, **arguments)
   wall = time.perf_counter() - start
-  states = np.asarray(result.states)
   result = result._replace(
-    states=states if target.view is None else target.view(states),
+    states=np.asarray(result.states),
     trace=_numpy(result.trace),
     adaptation_trace=_numpy(result.adaptation_trace),
   )
+  if not config.discard_adaptation:
+    result = _of_all_steps(result)
+  if target.view is not None:
+    result = result._replace(states=target.view(result.states))
   factor = learned.learned_factor(method, result, target.event_size)
   record, summary = measure(config, index, method, target, result, factor)
   record['seed_words'] = list(arguments['seed'])
@@ -102,8 +102,6 @@ def run_cell(config, index, method, target, repeat, checkpoint_dir, progress):
   ]
   arrays = _curves(result, int(np.argmin(summary.ess)), factor)
   arrays.update(shrinkage.spectrum(target, result.states))
-  if config.keep_states:
-    arrays['states'] = _all_states(result)
   draws = _draws(target, result) if config.save_draws else None
   return CellResult(record, arrays, draws)
 
@@ -115,20 +113,24 @@ def sample(method, **arguments):
   return tfpa.sample(method.kernel, **arguments)
 
 
-@functools.lru_cache(maxsize=8)
-def _with_state(trace_fn):
-  """Returns a trace_fn with the state, cached so that repeats share graphs."""
-  inner = trace_fn or (lambda state, kernel_results: {})
-  return lambda state, kernel_results: {
-    **inner(state, kernel_results),
-    _STATE: state,
-  }
+def _state(state, kernel_results):
+  del kernel_results
+  return {_STATE: state}
 
 
-def _all_states(result):
-  """Returns [num_steps, num_chains, event_size], the adapting steps first."""
-  adapting = result.adaptation_trace['extra'][_STATE]
-  return np.concatenate([adapting, result.trace['extra'][_STATE]])
+def _of_all_steps(result):
+  """Returns a result whose draws and trace begin with the adapting steps."""
+  first, last = result.adaptation_trace, result.trace
+  adapting = first['extra'][_STATE]
+  return result._replace(
+    states=np.concatenate([adapting, result.states]),
+    trace={
+      name: np.concatenate([first[name], last[name]])
+      for name in last
+      if name != 'extra' and name in first
+    },
+    adaptation_trace={},
+  )
 
 
 def _curves(result, worst, factor):

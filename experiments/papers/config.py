@@ -76,8 +76,11 @@ class Config(Parameters):
   trace_diagonal: bool = Field(
     False, description="record the learned factor's diagonal at every step"
   )
-  keep_states: bool = Field(
-    False, description='store the states of all steps, adapting ones too'
+  discard_adaptation: bool = Field(
+    True, description='false: the adapting steps are draws too'
+  )
+  reference: str | None = Field(
+    None, description='folder of a run, from whose draws distances are taken'
   )
   diagonal_image_shape: list[int] | None = Field(
     None, min_length=2, max_length=2, description='diag C drawn as an image'

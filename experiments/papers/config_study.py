@@ -184,8 +184,8 @@ def _check_options(config, where, method):
       f'{where}: the method does not thin, but num_steps_between_results is '
       f'{config.num_steps_between_results}. Write 0, or leave the method out.'
     )
-  if config.keep_states:
+  if not config.discard_adaptation:
     raise ConfigError(
       f'{where}: the method does not record the states of all steps, but '
-      'keep_states is true. Write false, or leave the method out.'
+      'discard_adaptation is false. Write true, or leave the method out.'
     )

@@ -1,11 +1,17 @@
 """The numbers of a cell: costs, effective sample sizes, errors."""
 
 import numpy as np
+import scipy.special
+import scipy.stats
 
 from experiments.papers import diagnostics
 from experiments.papers import learned
+from experiments.papers import mixed_moments
 from experiments.papers import moments
 from experiments.samplers.base import find_field
+
+_NUM_EXACT = 100_000
+_NUM_LAGS = 101
 
 
 def step_counts(config, index):
@@ -77,12 +83,19 @@ def measure(config, index, method, target, result, factor):
     'num_diverging': _sum(result.trace, 'diverging'),
     **_adaptation_end(result.adaptation_trace),
     **_efficiency(
-      summary.ess, seconds, calls['sampling'], num_adaptation_steps
+      summary.ess,
+      seconds,
+      # The draws of all steps have no phase of their own.
+      calls['sampling'] if config.discard_adaptation else None,
+      num_adaptation_steps,
     ),
     **_against_truth(target, states, summary),
     **_learned(factor, target),
     'moments': moments.compare(target, states),
+    **first_coordinate(target, states),
   }
+  if config.reference is not None:
+    record['mmd'] = mixed_moments.distances(states, config.reference)
   return record, summary
 
 
@@ -168,6 +181,27 @@ def _against_truth(target, states, summary):
   error = np.abs(states.mean(axis=(0, 1), dtype=np.float64) - target.mean)
   standard_error = np.sqrt(variance / np.maximum(summary.ess, 1.0))
   return {'max_mean_z_score': _finite(np.max(error / standard_error))}
+
+
+def first_coordinate(target, states):
+  """Returns its autocorrelations, and its distance from exact draws.
+
+  {} for a target without a simulator. The p-value of the Kolmogorov-Smirnov
+  distance counts as many draws as the effective sample size.
+  """
+  if target.simulator is None or target.exact_draws_fn is None:
+    return {}
+  draws = states[..., 0]
+  exact = target.exact_draws_fn(_NUM_EXACT, 0)[:, 0]
+  distance = scipy.stats.ks_2samp(draws.ravel(), exact).statistic
+  ess = diagnostics.geyer_ess(draws).sum()
+  count = ess * len(exact) / (ess + len(exact))
+  rho = diagnostics.autocorrelation(draws)[:_NUM_LAGS].mean(axis=1)
+  return {
+    'autocorrelation': np.round(rho, 4).tolist(),
+    'ks': _finite(distance),
+    'ks_p': _finite(scipy.special.kolmogorov(np.sqrt(count) * distance)),
+  }
 
 
 def _learned(factor, target):

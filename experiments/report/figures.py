@@ -21,6 +21,7 @@ def images():
   """Yields (path below docs, content) of each figure made in a build."""
   yield 'results/evaluation.png', _content(_passes())
   yield 'results/many_chains.png', _content(_chains(), dpi=90)
+  yield 'results/autocorrelation.png', _content(_autocorrelation(), dpi=90)
   found = panel.pairs()
   for target, name in bias_names(found).items():
     yield name, _content(_bias(found, target), format='svg')
@@ -116,6 +117,19 @@ def _chains():
   axis.set_xlabel('chains')
   axis.set_ylabel('microseconds per step of a chain')
   axis.legend(title='dashed: while it adapts', fontsize='small')
+  return figure
+
+
+def _autocorrelation():
+  """Draws autocorrelations of the skew normal, as Figure 4 of kernel HMC."""
+  figure, axis = _axes(5.0, 3.4)
+  found = records.rows('papers/figure4_skew_normal', 'label')
+  for label, runs in records.groups(found, 'label'):
+    curves = [run['autocorrelation'] for run in runs]
+    axis.plot(np.mean(curves, axis=0), label=label, linewidth=1.2)
+  axis.set_xlabel('lag, in steps')
+  axis.set_ylabel('autocorrelation of theta_1')
+  axis.legend(fontsize='small')
   return figure
 
 

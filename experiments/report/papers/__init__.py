@@ -7,6 +7,7 @@ the printed numbers. Our numbers come from the records.
 
 import collections
 import functools
+import operator
 import pathlib
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ KINDS = {
   'not run': 'not run',
 }
 _NAMES = {
-  'min_ess_per_estimate': 'Min ESS per estimate',
+  'ess.min': 'Min ESS',
   'log_sigma': 'log sigma',
   'log_l': 'log l',
 }
@@ -289,13 +290,17 @@ def load():
 def ours(study, case, field):
   """Returns a field of the records of a case, the mean over its seeds.
 
+  Args:
+    field: Name, or names inside each other with dots between them.
+
   Raises:
     ValueError: If there is no such case.
   """
   runs = [row for row in records.rows(study) if row['case'] == case]
   if not runs:
     raise ValueError(f'{study} has no records of {case!r}.')
-  values = [run[field] for run in runs]
+  keys = field.split('.')
+  values = [functools.reduce(operator.getitem, keys, run) for run in runs]
   values = [v[0] if isinstance(v, list) else v for v in values]
   return sum(values) / len(values)
 

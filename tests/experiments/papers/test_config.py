@@ -98,9 +98,9 @@ def test_refusal_names_key_value_and_what_is_allowed(path, value, words):
       {
         'methods': [{'name': 'windowed_nuts'}],
         'num_adaptation_steps': 50,
-        'keep_states': True,
+        'discard_adaptation': False,
       },
-      ['methods.0', 'keep_states', 'Write false'],
+      ['methods.0', 'discard_adaptation', 'Write true'],
     ),
     (
       {'target': {'name': 'spectrum_gaussian', 'variances': [1.0, -1.0]}},

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.papers import diagnostics
+from experiments.papers import mixed_moments
 from experiments.papers import moments
 from experiments.targets.base import Target
 
@@ -43,6 +44,12 @@ def test_wrong_moments_are_seen_and_a_wide_standard_error_excuses_them():
   excused = _against(2.5, 3.5, 0.5)
   assert np.abs(excused.mean_z).max() < 3
   assert np.abs(excused.deviation_z).max() < 4
+
+
+def test_mixed_moments_are_the_features_of_a_cubic_kernel():
+  x, y = np.random.default_rng(0).normal(size=(2, 5, 3))
+  products = mixed_moments.features(x) @ mixed_moments.features(y).T
+  np.testing.assert_allclose(products, (1 + x @ y.T) ** 3)
 
 
 def _target(ground_truth):

@@ -159,6 +159,18 @@ def test_a_cell_that_was_lost_runs_again_to_the_same_draws(tiny, tmp_path):
 
 
 @pytest.mark.full
+def test_adapting_steps_may_be_draws_and_have_a_distance(tiny, tmp_path):
+  changes = ['methods=[{name: mala}]', 'discard_adaptation=false']
+  (first,) = run_here(configs.load_config(tiny, changes), tmp_path / 'a')
+  draws = store.read_draws(tmp_path / 'a', first)['posterior']
+  assert draws['unconstrained'].shape == (3, 700, 2)
+  changes += [f'reference={tmp_path / "a"}', 'init.scale=90']
+  (far,) = run_here(configs.load_config(tiny, changes), tmp_path / 'b')
+  (again,) = run_here(configs.load_config(tiny, changes[:3]), tmp_path / 'c')
+  assert again.record['mmd']['500'] < 1 < 10 < far.record['mmd']['500']
+
+
+@pytest.mark.full
 def test_a_disk_that_fills_up_costs_the_block_in_progress(
   tiny, tmp_path, monkeypatch
 ):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from experiments.data import datasets
 from experiments.targets import gp_pseudo_marginal
 from experiments.targets.base import BuildContext
 
@@ -105,11 +106,13 @@ def test_gradient_of_the_posterior_vanishes_at_the_fitted_mode():
   np.testing.assert_allclose(curvature, probability * (1 - probability))
 
 
-def test_wine_is_a_nine_dimensional_target_of_float32_states():
+def test_glass_is_a_nine_dimensional_target_of_float32_states(tmp_path):
+  rows = np.random.default_rng(2).normal(size=(214, 9))
+  np.savez(tmp_path / 'glass.npz', X=rows @ rows[:9], y=rows[:, 0] > 0)
   entry = gp_pseudo_marginal.GpPseudoMarginal(
     name='gp_pseudo_marginal', num_draws=4
   )
-  built = entry.build(BuildContext('float32'))
+  built = entry.build(BuildContext('float32', str(tmp_path)))
   assert (built.event_size, built.is_stochastic) == (9, True)
   states = tf.zeros([2, 9])
   values = built.target_log_prob_fn(states, seed=tf.constant([0, 1]))
@@ -119,3 +122,5 @@ def test_wine_is_a_nine_dimensional_target_of_float32_states():
   # Variance 5, within five standard errors of a Gaussian's.
   error = 5 * 5 * np.sqrt(2 / draws.size)
   assert abs(draws.var() - 5) < error
+  white = np.cov(datasets.whitened(rows @ rows[:9]), rowvar=False)
+  np.testing.assert_allclose(white, np.eye(9), atol=1e-8)

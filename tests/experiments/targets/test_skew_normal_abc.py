@@ -7,6 +7,7 @@ import scipy.special
 import scipy.stats
 import tensorflow as tf
 
+from experiments.papers import measurements
 from experiments.targets import simulator as simulators
 from experiments.targets import skew_normal_abc
 
@@ -77,6 +78,14 @@ def test_exact_draws_have_the_stated_moments_and_density(target):
   ratio = np.exp(q.logpdf(draws) - log_prob)
   standard_error = ratio.std() / np.sqrt(_NUM_REPLICATES)
   assert abs(ratio.mean() - 1) < 4 * standard_error
+
+
+def test_exact_draws_are_near_and_shifted_draws_are_far(target):
+  draws = target.exact_draws_fn(4000, 5)[:, None]
+  near = measurements.first_coordinate(target, draws)
+  assert abs(near['autocorrelation'][1]) < 5 / np.sqrt(4000)
+  far = measurements.first_coordinate(target, draws + 0.3)
+  assert near['ks_p'] > 1e-3 > 1e-9 > far['ks_p']
 
 
 @pytest.mark.full
