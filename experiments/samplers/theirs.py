@@ -342,9 +342,9 @@ def _sample(data, model, sampler, seed, num_chains, num_draws):
 
 
 def _give_devices(count):
-  """Gives JAX a device for each chain; without, chains compile one by one.
+  """Gives JAX a device for each chain, else NumPyro compiles each chain again.
 
-  This must come before the first use of JAX, which an import may be.
+  Call it before anything uses JAX. Some packages use JAX when imported.
   """
   import jax
   import numpyro
