@@ -203,8 +203,9 @@ def test_a_posterior_is_judged_by_what_its_chains_may(most, converged):
   ratio.flat[:num] = -21.0
   posterior = _posterior(values, most_diverging=most, log_accept_ratio=ratio)
   assert posterior.converged == converged
+  assert np.sum(posterior.diverging) == num
   assert ('look at x[0]' in repr(posterior)) != converged
-  told = f'{100 * num / ratio.size:.3g}% of the proposals diverged'
+  told = f'{100 * num / ratio.size:.3g}% of the draws had diverging proposals'
   assert [told in words for words in posterior.failed] == [True] * (
     not converged
   )

@@ -197,14 +197,14 @@ class Chains:
 
   @property
   def diverge(self):
-    """Whether the share of diverging proposals exceeds `most_diverging`."""
+    """Whether more draws have diverging proposals than `most_diverging`."""
     return np.mean(verdict.is_diverging(self.trace)) > self.most_diverging
 
   @property
   def most_diverging(self):
-    """The largest share of proposals that may diverge; lower for smaller steps.
+    """Largest share of draws with diverging proposals; lower for smaller steps.
 
-    One diverging proposal alone is always allowed.
+    One such draw alone is always allowed.
     """
     most = verdict.MOST_DIVERGING
     if self.choice.target_accept_prob > structure.ACCEPT_PROB:

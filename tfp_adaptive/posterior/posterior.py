@@ -61,6 +61,9 @@ class Posterior:
       d].
     trace: dict of [draws, chains]: `target_log_prob` in unconstrained space,
       `is_accepted`, `diverging`, ...
+    diverging: Which draws had a diverging proposal, bool [draws, chains]. The
+      verdict counts these. `trace['diverging']` counts log acceptance ratios of
+      at most -1000 only.
     verdict: `judge.verdict.Verdict`: the checks, coordinate by coordinate.
     report: `Report`, a list of `Stage`: what was done and why, and the cost of
       each stage for each chain.
@@ -81,6 +84,7 @@ class Posterior:
     count = chains.num_kept
     self.unconstrained = chains.draws[:count]
     self.trace = {name: rows[:count] for name, rows in chains.trace.items()}
+    self.diverging = verdict_lib.is_diverging(self.trace)
     self.thinning = chains.thinning
     self.num_gradients = sum(stage.num_gradients for stage in report)
     with tf.device('/CPU:0'):

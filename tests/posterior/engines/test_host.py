@@ -21,6 +21,7 @@ from tfp_adaptive.posterior.engines import lengths as lengths_lib
 from tfp_adaptive.posterior.engines import program as program_lib
 from tfp_adaptive.posterior.engines import python_program
 from tfp_adaptive.posterior.engines import recorded
+from tfp_adaptive.posterior.judge import verdict
 from tfp_adaptive.posterior.model import problem as problem_lib
 from tfp_adaptive.posterior.structures import structure
 
@@ -313,9 +314,32 @@ def test_proposals_without_a_density_are_rejected_and_counted():
   found = engine.start(500, recorded.Options())
   assert np.all(found.states[..., 0] < 1.0)
   assert np.all(np.isfinite(found.states))
-  diverging = found.trace['diverging']
-  assert 0.0 < np.mean(diverging) < 0.5
-  assert not np.any(found.trace['is_accepted'] & diverging)
+  trace = found.trace
+  assert 0.0 < np.mean(trace['diverging']) < 0.5
+  assert not np.any(trace['is_accepted'] & (trace['log_accept_ratio'] < -1e3))
+
+
+@pytest.mark.parametrize('thinning', [1, 3])
+def test_a_draw_diverges_if_one_of_its_steps_does(learned, thinning):
+  engine = copy.copy(learned[structure.DENSE])
+  engine.lengths = copy.copy(engine.lengths)
+  engine.lengths.best = np.array([1, 8])
+  count, of_draw = 500, engine.lengths.steps_of_draw
+  assert of_draw == 2
+  total = count * thinning * of_draw
+  found, ratios = copy.copy(engine).draw(count, thinning, 1).trace, []
+  for step in range(engine.num_steps, engine.num_steps + total):
+    noise = engine._drawn([engine._generator(step)])
+    ratios.append(engine._steps(noise).log_accept_ratio[0])
+  steps = np.reshape(ratios, [count, thinning * of_draw, _CHAINS])
+  least = np.min(steps[:, -of_draw:], axis=1)
+  np.testing.assert_array_equal(found['log_accept_ratio'], steps[:, -1])
+  np.testing.assert_array_equal(found['least_log_accept_ratio'], least)
+  np.testing.assert_array_equal(found['diverging'], least <= -1000.0)
+  share = np.mean(verdict.is_diverging(found))
+  assert share == np.mean(least <= -20.0)
+  # Power: the last steps alone show fewer.
+  assert share > 1.2 * np.mean(steps[:, -1] <= -20.0) > 0.0
 
 
 def test_a_normal_law_is_learned():

@@ -35,14 +35,15 @@ _STEPS_OF_ONE = 16  # After n adapting steps, a call takes at most n / 16.
 
 
 class _Drawn(NamedTuple):
-  """Draws [n, chains, ...] of steps that no longer adapt."""
+  """Draws [n, chains, ...], and the steps that led to them."""
 
   states: np.ndarray
   values: np.ndarray
-  log_accept_ratio: np.ndarray
   is_accepted: np.ndarray
   energies: np.ndarray
-  lengths: np.ndarray  # Leapfrog steps of all steps, [num_steps].
+  # Of all steps, those between draws included.
+  log_accept_ratio: np.ndarray  # [num_steps, chains].
+  lengths: np.ndarray  # Numbers of leapfrog steps, [num_steps].
 
 
 class HostEngine(kept.Kept):
@@ -208,15 +209,21 @@ class HostEngine(kept.Kept):
     drawn = _Drawn(*map(np.concatenate, zip(*taken))) if taken else None
     if drawn is None or not len(drawn.states):
       drawn, every, seconds = self._now(), 1, 0.0
-    ratios = drawn.log_accept_ratio
-    count = len(ratios)
+    count = len(drawn.states)
+    of_steps = drawn.log_accept_ratio[: count * every]
+    of_steps = of_steps.reshape(count, every, -1)
+    ratios = of_steps[:, -1]
+    # A draw diverges if one of its steps does. Thinned draws count the last
+    # steps only, so that thinning does not change the share that diverges.
+    least = np.min(of_steps[:, -self.lengths.steps_of_draw :], axis=1)
     # All chains take equally many leapfrog steps.
     num_leaps = drawn.lengths[: count * every].reshape(count, every).sum(axis=1)
     trace = dict(
       target_log_prob=drawn.values,
       log_accept_ratio=ratios,
+      least_log_accept_ratio=least,
       is_accepted=drawn.is_accepted,
-      diverging=ratios <= _DIVERGENCE,
+      diverging=least <= _DIVERGENCE,
       n_steps=np.broadcast_to(num_leaps[:, np.newaxis], ratios.shape),
       step_size=np.full(ratios.shape, self.step_size),
       energy=drawn.energies,
@@ -230,9 +237,9 @@ class HostEngine(kept.Kept):
     return _Drawn(
       point.states[np.newaxis],
       point.values[np.newaxis],
-      log_accept_ratio=unknown,
       is_accepted=np.zeros(unknown.shape, bool),
       energies=unknown,
+      log_accept_ratio=unknown,
       lengths=np.zeros([1], int),
     )
 
@@ -304,14 +311,13 @@ class HostEngine(kept.Kept):
     each_step = (
       taken.visited('states', begin),
       taken.visited('values', begin),
-      taken.log_accept_ratio,
       taken.is_accepted,
       taken.energies - change,
     )
     first = (-done - 1) % every
     # Copies, because a slice would keep all steps in memory.
     draws = (rows[first::every].copy() for rows in each_step)
-    return _Drawn(*draws, taken.lengths)
+    return _Drawn(*draws, taken.log_accept_ratio, taken.lengths)
 
   def _generator(self, step):
     """Returns the generator of a step."""

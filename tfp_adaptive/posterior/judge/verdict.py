@@ -13,7 +13,8 @@ from tfp_adaptive.posterior.model import problem
 # and 24 with a map. Chains that missed a narrow region (100 days of volatility,
 # non-centered) had 210 to 350.
 _NEVER = -20.0
-MOST_DIVERGING = 0.005  # Largest share of recorded proposals that may diverge.
+# Largest share of draws that may have a diverging proposal.
+MOST_DIVERGING = 0.005
 # The same if steps were made smaller because proposals diverged. On the same
 # 100 days, chains with a share of 0.0014 then missed as much of the tail as
 # chains with a share of 0.02.
@@ -39,12 +40,12 @@ class Verdict(NamedTuple):
   names: list  # Names of the coordinates and 'log density', [d + 1].
   diagnosis: convergence.Diagnosis  # As `names`, [d + 1] each.
   tails: tails_lib.Tails
-  # Share of recorded proposals that diverged, see `is_diverging`.
+  # Share of draws that had a diverging proposal, see `is_diverging`.
   share_diverging: float
   # Name of the coordinate whose mean changes most where proposals diverge, or
   # ''.
   where_diverging: str
-  most_diverging: float  # Largest share of diverging proposals that passes.
+  most_diverging: float  # Largest `share_diverging` that passes.
   failed: list  # Sentences, one for each check that failed.
   # Indices of the chains that never moved although others did.
   still_chains: tuple = ()
@@ -173,8 +174,8 @@ def coordinates(names, parts):
 def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
   """Returns the `Verdict` of values [n, chains, d] of named coordinates.
 
-  `trace` is a dict of [n, chains] with `target_log_prob`, and with `diverging`
-  and `log_accept_ratio` if the kernel records them.
+  `trace` is a dict of [n, chains] with `target_log_prob`, and with what
+  `is_diverging` reads if the kernel records it.
   """
   log_prob = trace['target_log_prob']
   names = [*names, 'log density']
@@ -209,15 +210,15 @@ def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
 
 
 def is_diverging(trace):
-  """Returns which proposals diverged, [n, chains] bool.
+  """Returns which draws had a diverging proposal, [n, chains] bool.
 
-  The kernel says so, or the log acceptance ratio is at most -20 or is NaN.
+  The kernel says so, or the log acceptance ratio is at most -20 or is NaN. If
+  the steps of a draw have several proposals, the least ratio counts.
   """
   shape = trace['target_log_prob'].shape
   diverging = trace.get('diverging', np.zeros(shape, bool))
-  if 'log_accept_ratio' in trace:
-    diverging = diverging | ~(trace['log_accept_ratio'] > _NEVER)
-  return diverging
+  ratio = trace.get('least_log_accept_ratio', trace.get('log_accept_ratio'))
+  return diverging if ratio is None else diverging | ~(ratio > _NEVER)
 
 
 def stuck(names, draws):
@@ -304,10 +305,10 @@ def _failures(verdict, min_ess):
       for value in (verdict.share_diverging, verdict.most_diverging)
     )
     yield (
-      f'{share} of the proposals diverged (at most {most} is allowed). At '
-      f'these steps, the mean of {verdict.where_diverging} differs most from '
-      'its mean over all draws: chains may miss a narrow region near these '
-      'values'
+      f'{share} of the draws had diverging proposals (at most {most} is '
+      f'allowed). At these draws, the mean of {verdict.where_diverging} '
+      'differs most from its mean over all draws: chains may miss a narrow '
+      'region near these values'
     )
 
 
