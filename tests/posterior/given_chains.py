@@ -11,6 +11,7 @@ def given(draws, most_diverging=0.005, **trace):
     draws=draws,
     trace=trace,
     thinning=1,
+    steps_per_draw=1,
     choice=types.SimpleNamespace(name='dense matrix'),
     failures=[],
     is_noisy=False,

@@ -1,5 +1,6 @@
 """Chains that run on: their draws, their thinning, their cost."""
 
+import json
 import types
 
 import numpy as np
@@ -10,6 +11,7 @@ from tfp_adaptive.posterior import chains as chains_lib
 from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior.engines import recorded
 from tfp_adaptive.posterior.engines.host import HostEngine
+from tfp_adaptive.posterior.judge import verdict
 from tfp_adaptive.posterior.model import problem as problem_lib
 from tfp_adaptive.posterior.posterior import Posterior
 from tfp_adaptive.posterior.structures import modes
@@ -24,7 +26,7 @@ class _GivenEngine:
 
   name = 'given'
   is_settled, num_steps, num_adaptation_steps = True, 50, 50
-  cost, cost_of_adapting = 1.0, 3.0
+  cost, cost_of_adapting, steps_of_draw = 1.0, 3.0, 1
   factor = None
 
   def __init__(self, states=None, recorded=None, results=None):
@@ -69,16 +71,16 @@ def test_blocks_are_small_where_gradients_are_few():
 @pytest.mark.parametrize('accept_prob, diverge', [(0.8, False), (0.95, True)])
 def test_of_smaller_steps_fewer_may_diverge(accept_prob, diverge):
   choice = _CHOICE._replace(target_accept_prob=accept_prob)
-  chains = chains_lib.Chains(_GivenEngine(), choice, None, _NUM_DRAWS)
+  chains = chains_lib.Chains(_GivenEngine(), choice, None, 500)
   ratio = np.full((500, 8), -0.1)
   ratio[::50, 3] = -21.0  # A share of 0.0025.
   trace = dict(target_log_prob=ratio, log_accept_ratio=ratio)
-  chains.recorded = [(None, trace)]
+  chains.recorded = [(ratio[..., np.newaxis], trace)]
   assert chains.diverge == diverge
   # One of a hundred is chance.
   few = ratio[49:62]
   trace = dict(target_log_prob=few, log_accept_ratio=few)
-  chains.recorded = [(None, trace)]
+  chains.recorded = [(few[..., np.newaxis], trace)]
   assert np.sum(few < -20.0) == 1 and not chains.diverge
 
 
@@ -114,6 +116,9 @@ def test_full_chains_keep_every_second_draw_and_go_on_at_that_pace(started):
   # Two steps for a draw.
   assert chains.num_gradients - spent == cost
   assert cost == chains.engine.cost * 2 * _BLOCK
+  # Leapfrog steps of draws that were removed are those of the next draw.
+  num_leaps = chains.trace['n_steps'].reshape(2, _BLOCK, -1).mean(axis=(1, 2))
+  np.testing.assert_allclose(num_leaps, 2.0 * chains.engine.cost, rtol=0.1)
 
 
 def test_a_block_that_is_interrupted_costs_no_draw(started, monkeypatch):
@@ -159,6 +164,58 @@ def test_what_adapted_is_spent_too():
   chains = chains_lib.start(engine, _CHOICE, None, 20, recorded.Options())
   # 50 steps of 3 gradients, then a block of 10 draws of one.
   assert chains.num_gradients == 160.0 and chains.gradients_of_draws == 10.0
+
+
+def test_states_that_are_no_draws_cost_nothing_and_are_replaced():
+  rows = np.zeros([1, 4, 2])
+  trace = dict(
+    target_log_prob=rows[..., 0], log_accept_ratio=np.nan * rows[..., 0]
+  )
+  found = recorded.Recorded(rows, trace, cut_by='the user', are_draws=False)
+  engine = _GivenEngine(recorded=found)
+  chains = chains_lib.start(engine, _CHOICE, None, 20, recorded.Options())
+  assert chains.num_gradients == 150.0 and chains.diverge
+  rows = np.ones([10, 4, 2])
+  trace = {name: np.zeros([10, 4]) for name in trace}
+  chains.add(recorded.Recorded(rows, trace), engine)
+  np.testing.assert_array_equal(chains.draws, rows)
+  assert chains.num_gradients == 160.0 and not chains.diverge
+
+
+def test_an_error_is_told_until_a_block_succeeds():
+  rows = np.zeros([10, 4, 2])
+  found = recorded.Recorded(rows, dict(target_log_prob=rows[..., 0]))
+  engine = _GivenEngine(recorded=found)
+  chains = chains_lib.start(engine, _CHOICE, None, 20, recorded.Options())
+  chains.error = 'a simulator that failed'
+  assert chains.error in chains.failures[0]
+  chains.add(found, engine)
+  assert chains.failures == []
+
+
+def test_restored_chains_know_how_long_a_step_takes(started):
+  chains = _copied(started)
+  chains._seconds_per_step = 0.1
+  header, arrays = chains.to_saved()
+  again = chains_lib.restore(
+    chains.density, json.loads(json.dumps(header)), arrays, None
+  )
+  assert again.fitting(0.35) == chains.fitting(0.35) == 3
+
+
+@pytest.mark.parametrize('num_draws', [101, 1000])
+def test_one_diverging_draw_alone_is_allowed(num_draws):
+  careful = _CHOICE._replace(target_accept_prob=0.99)
+  chains = chains_lib.Chains(_GivenEngine(), careful, None, num_draws)
+  # The last block goes beyond the draws that are kept and judged.
+  draws = np.zeros([num_draws + 1, 4, 2])
+  ratio = np.zeros(draws.shape[:2])
+  ratio[5, 1] = -30.0
+  trace = dict(target_log_prob=np.zeros_like(ratio), log_accept_ratio=ratio)
+  chains.recorded = [(draws, trace)]
+  judged = {name: rows[:num_draws] for name, rows in trace.items()}
+  assert np.mean(verdict.is_diverging(judged)) <= chains.most_diverging
+  assert not chains.diverge
 
 
 @pytest.mark.parametrize('num_restarts', [[1, 3, 2, 1], [0, 3, 2, 0]])

@@ -143,6 +143,12 @@ def test_a_right_gradient_is_not(log_prob, dtype):
   assert not rounding.wrong_gradient(_density(log_prob, dtype), starts)
 
 
+def test_a_gradient_is_right_where_points_are_rounded():
+  density = _density(lambda x: _normal(x - 2e4), tf.float32)
+  starts = np.random.default_rng(1).normal(size=(_NUM_CHAINS, _SIZE)) + 2e4
+  assert not rounding.wrong_gradient(density, starts)
+
+
 def _shifted(x):
   return _normal(x) + np.float32(1e8)
 

@@ -372,7 +372,10 @@ def test_an_adaptation_that_fails_costs_its_gradients_and_no_draws(
   warmed, monkeypatch, caplog, error
 ):
   run = _begun()
-  engine = types.SimpleNamespace(num_steps=30, cost_of_adapting=3.0)
+  engine = types.SimpleNamespace(
+    **dict(num_steps=30, num_adaptation_steps=20, cost_of_adapting=3.0),
+    **dict(cost=9.0, steps_of_draw=3),
+  )
   monkeypatch.setattr(run, '_choice', lambda *_: _BENT)
   monkeypatch.setattr(chains_lib, 'engine_of', lambda *_: engine)
   monkeypatch.setattr(chains_lib, 'start', lambda *_: _fail(error))
@@ -569,6 +572,23 @@ def test_an_adaptation_that_was_cut_off_goes_on_with_more_gradients(
   found = _sample_cut(tmp_path / 'cut', 8000)
   assert _steps(found) == _steps(whole) != _steps(richer)
   assert found.converged
+
+
+def test_a_fresh_run_writes_all_of_its_draws(tmp_path, recwarn):
+  found = _sample(tmp_path, num_draws=1000, min_ess=400, max_gradients=100_000)
+  assert found.converged and not recwarn.list
+  again = tfpa.load_posterior(
+    tmp_path / 'posterior.npz', _log_prob, init=tf.TensorSpec([2], tf.float64)
+  )
+  np.testing.assert_array_equal(again.unconstrained, found.unconstrained)
+  assert again.converged and again.steps_per_draw == found.steps_per_draw
+
+
+def test_calls_of_the_density_are_counted_beside_steps():
+  found = _sample(num_draws=1000, min_ess=400, max_gradients=100_000)
+  of_steps, density = found._chains.num_gradients, found._chains.density
+  assert found.num_gradients - of_steps > 250  # Pairs to choose a structure.
+  assert found.num_gradients == of_steps + density.num_calls
 
 
 @pytest.mark.parametrize('phase', ['adapt', 'sample'])

@@ -187,6 +187,26 @@ def test_a_loss_that_is_less_within_noise_is_no_better():
   assert not structure._is_better(0.95 * before, before)
 
 
+@pytest.mark.parametrize(
+  'worst, name', [(1.0, 'conditional Gaussian'), (2.0, 'dense matrix')]
+)
+def test_a_map_must_help_the_worst_coordinate(monkeypatch, worst, name):
+  before, after = np.array([2.0, 1.9, 1.9]), np.array([worst, 0.2, 0.2])
+
+  def of(level):
+    rows = np.random.default_rng(0).gamma(20.0, 0.05, size=(400, 3))
+    return rows * level
+
+  monkeypatch.setattr(structure, '_loss_of_fit', lambda *_: of(before))
+  monkeypatch.setattr(
+    structure,
+    '_tried_map',
+    lambda *_, **k: (of(after), dict(drivers=(1,), exponents=(0.0,))),
+  )
+  rows = np.random.default_rng(0).normal(size=(400, 3))
+  assert structure.choose(rows, -rows).name == name
+
+
 def test_no_matrix_is_enough_where_proposals_diverge():
   matrix = structure.Choice(*structure.default_matrix(3))
   transport = structure.Choice('a map', maps.conditional_gaussian())

@@ -113,8 +113,7 @@ def failed(error: tf.errors.OpError) -> Exception:
   return TargetError(
     f'The log density raised an error while it was sampled: {said}. Let it '
     'return -inf where it is zero, and NaN where it cannot be computed: then '
-    'the proposal is rejected. The draws of finished blocks are kept if '
-    '`checkpoint_dir` was given, else they are lost.'
+    'the proposal is rejected.'
   )
 
 

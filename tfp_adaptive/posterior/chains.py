@@ -30,8 +30,10 @@ _COUNTS = (  # Fields of `Chains` that are saved as JSON values.
   'num_gradients',
   'gradients_per_adapting_step',
   'seconds',
+  '_seconds_per_step',
   'cut_by',
   'error',
+  'are_draws',
 )
 
 
@@ -113,6 +115,14 @@ def start(engine, choice, density, num_draws, run, max_gradients=float('inf')):
   return chains
 
 
+def spent_by(engine):
+  """Returns the gradients that each chain of an engine spent on its steps."""
+  adapting = min(engine.num_steps, engine.num_adaptation_steps)
+  spent = adapting * engine.cost_of_adapting if adapting else 0.0
+  drawing = engine.num_steps - adapting
+  return spent + (drawing and drawing * engine.cost / engine.steps_of_draw)
+
+
 def restore(density, header, arrays, reports):
   """Returns the `Chains` whose `to_saved` returned a header and arrays."""
   arrays, trace = dict(arrays), {}
@@ -168,7 +178,10 @@ class Chains:
     self._seconds_per_step = 0.0  # Measured in the last block.
     self.noise = None  # `rounding.Noise` of the log density, once measured.
     self.cut_by = ''  # What ended the adaptation or first block early.
-    self.error = ''  # The error of a block that failed.
+    self.error = ''  # The error of the last block, if it failed.
+    # Whether `recorded` has draws. A run without draws has one state per chain,
+    # and the next block replaces these states.
+    self.are_draws = True
     # The density that the draws belong to, see `saved.record`.
     self.recorded_density = None
 
@@ -185,6 +198,11 @@ class Chains:
   @property
   def num_recorded(self):
     return sum(len(draws) for draws, _ in self.recorded)
+
+  @property
+  def steps_per_draw(self):
+    """Steps of `kernel` from one draw to the next."""
+    return self.thinning * self.engine.steps_of_draw
 
   @property
   def is_full(self):
@@ -209,7 +227,7 @@ class Chains:
     most = verdict.MOST_DIVERGING
     if self.choice.target_accept_prob > structure.ACCEPT_PROB:
       most = verdict.MOST_DIVERGING_OF_CAREFUL
-    return max(most, 1.0 / self.trace['target_log_prob'].size)
+    return max(most, 1.0 / (self.num_kept * self.draws.shape[1]))
 
   @property
   def matrix(self):
@@ -327,12 +345,14 @@ class Chains:
     trace = found.trace
     if modes.is_exchange(self.choice.part):
       trace = modes.without_own_proposals(trace)
-    before, thinning = self.recorded, self.thinning
+    before, thinning = self.recorded if self.are_draws else [], self.thinning
     if is_apart:
       draws, kept = self._joined()
-      kept = {name: rows[1::2] for name, rows in kept.items()}
-      before, thinning = [(draws[1::2], kept)], 2 * thinning
-    num_steps = len(found.states) * thinning
+      last = {name: rows[1::2] for name, rows in kept.items()}
+      if 'n_steps' in kept:  # The steps of the draws that are removed count.
+        last['n_steps'] = last['n_steps'] + kept['n_steps'][:-1:2]
+      before, thinning = [(draws[1::2], last)], 2 * thinning
+    num_steps = len(found.states) * thinning if found.are_draws else 0
     # All fields change in one statement, so an interrupt never leaves half of
     # them changed. The list is new, because copies of these chains share the
     # old list.
@@ -342,6 +362,8 @@ class Chains:
       engine=engine,
       num_blocks=self.num_blocks + 1,
       num_gradients=self.num_gradients + num_steps * engine.cost,
+      are_draws=found.are_draws,
+      error='',
     )
 
   def fitting(self, seconds_left):

@@ -63,12 +63,14 @@ class Posterior:
       `is_accepted`, `diverging`, ...
     diverging: Which draws had a diverging proposal, bool [draws, chains]. The
       verdict counts these. `trace['diverging']` counts log acceptance ratios of
-      at most -1000 only.
+      at most -1000 only. Of a thinned draw, the last steps count, as many as a
+      draw takes that is not thinned.
     verdict: `judge.verdict.Verdict`: the checks, coordinate by coordinate.
     report: `Report`, a list of `Stage`: what was done and why, and the cost of
       each stage for each chain.
-    thinning: Steps of a chain from one draw to the next. A step may consist of
-      several short trajectories that keep momenta.
+    thinning: Number of draws that the chains made for each that is kept.
+    steps_per_draw: Steps of `kernel` from one draw to the next. A draw that is
+      not thinned may take several short steps, which keep momenta.
     num_gradients: Gradients that each chain computed in all stages.
     ended_by: What ended the run before all checks passed, or ''.
   """
@@ -86,6 +88,7 @@ class Posterior:
     self.trace = {name: rows[:count] for name, rows in chains.trace.items()}
     self.diverging = verdict_lib.is_diverging(self.trace)
     self.thinning = chains.thinning
+    self.steps_per_draw = chains.steps_per_draw
     self.num_gradients = sum(stage.num_gradients for stage in report)
     with tf.device('/CPU:0'):
       self.states = constrained.constrained(problem, self.unconstrained)
@@ -136,7 +139,8 @@ class Posterior:
   def kernel(self) -> tfp.mcmc.TransitionKernel:
     """The learned sampler, frozen, for vectors in unconstrained space.
 
-    Start it at `unconstrained[-1]`; `constrain` maps its states back.
+    Start it at `unconstrained[-1]`, and keep every `steps_per_draw`-th state;
+    `constrain` maps its states back.
     """
     return self._chains.kernel
 

@@ -12,6 +12,7 @@ sample     Chains draw until all checks pass and half of the gradients were
 """
 
 import inspect
+import math
 import numbers
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -185,7 +186,7 @@ def _check_sizes(num_draws, num_chains, min_ess, max_gradients, max_seconds):
     raise ValueError(
       f'{num_draws} draws of {num_chains} chains are too few for '
       f'`min_ess={min_ess}` effective draws: write `num_draws='
-      f'{-(-2 * int(min_ess) // num_chains)}` or more, or a smaller `min_ess`.'
+      f'{math.ceil(2 * min_ess / num_chains)}` or more, or a smaller `min_ess`.'
     )
 
 

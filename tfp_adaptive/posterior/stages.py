@@ -210,8 +210,7 @@ class Run:
       is_refused = isinstance(error, checkpoint.CheckpointError)
       if is_refused and not isinstance(error, checkpoint.NotWritten):
         raise
-      num_steps = self._engine.num_steps if self._engine else 0
-      spent = num_steps and num_steps * self._engine.cost_of_adapting
+      spent = chains_lib.spent_by(self._engine) if self._engine else 0.0
       self._note_failure(stage, error, spent, begin)
       return chains
 
@@ -243,6 +242,7 @@ class Run:
   def _adapt(self, stage, choice, starts, num_steps, number):
     """Returns `Chains` of a new kernel that has adapted."""
     settings, begin = self._settings, time.monotonic()
+    before = self._density.num_calls
     most, self._engine = self._budget(number).max_gradients, None
     self._file.begin(number)
     self._say(f'{stage}: {choice.name}')
@@ -275,7 +275,9 @@ class Run:
       found += self._seen(chains)
     except KeyboardInterrupt:  # Keep the chains, and the steps in the report.
       self._ended_by = self._ended_by or 'the user'
-    self._note(stage, found, chains.num_gradients, begin)
+    # Steps are not calls of the density; starts and measurements are.
+    num_calls = self._density.num_calls - before
+    self._note(stage, found, chains.num_gradients + num_calls, begin)
     return chains
 
   def _seen(self, chains):

@@ -19,6 +19,7 @@ class CompiledEngine:
   """Runs a kernel of the library by functions of `driver.sample`."""
 
   name = 'compiled'
+  steps_of_draw = 1
 
   def __init__(self, kernel, starts, seed, jit_compile):
     """Takes a kernel that adapts, starts [chains, d] and a seed, [2] int32."""
@@ -65,13 +66,15 @@ class CompiledEngine:
         given = given._replace(checkpoint_dir=run.folder)
         found = driver.sample_until(run.seconds_left, given)
         seconds, cut_by = found.seconds['sampling'] / num_draws, ''
+        are_draws = True
         self.num_steps = self.num_adaptation_steps
       except driver.Cut as cut:
         found, seconds = cut, 0.0
+        are_draws = cut.step > self.num_adaptation_steps
         cut_by = 'the user' if cut.by_user else '`max_seconds`'
         self.num_steps = min(cut.step, self.num_adaptation_steps)
     self.is_settled = self.num_steps >= self.num_adaptation_steps
-    return self._taken(found, seconds, cut_by)
+    return self._taken(found, seconds, cut_by, are_draws)
 
   def draw(self, num_draws, steps_per_draw, number):
     """Continues the chains; returns the `Recorded` draws."""
@@ -82,7 +85,7 @@ class CompiledEngine:
     with warnings.catch_warnings():
       warnings.simplefilter('ignore', UserWarning)
       found = driver.sample_more(given, self.results)
-    return self._taken(found, 0.0, '')
+    return self._taken(found)
 
   def _arguments(self, num_draws, seed):
     return driver.Arguments(
@@ -123,10 +126,10 @@ class CompiledEngine:
     self.num_steps = header['num_steps']
     self.is_settled = header['is_settled']
 
-  def _taken(self, found, seconds, cut_by):
+  def _taken(self, found, seconds=0.0, cut_by='', are_draws=True):
     self.states, self.results = found.final_state, found.final_kernel_results
     trace = {name: rows for name, rows in found.trace.items() if rows.ndim > 1}
-    return recorded.Recorded(found.states, trace, seconds, cut_by)
+    return recorded.Recorded(found.states, trace, seconds, cut_by, are_draws)
 
   def _proposal_results(self):
     return stack.proposal_results(self.results)

@@ -114,6 +114,11 @@ class HostEngine(kept.Kept):
     """Mean number of gradients of the adapting steps so far."""
     return self.lengths.num_taken / max(1, self.lengths.num_steps)
 
+  @property
+  def steps_of_draw(self):
+    """Number of steps between two draws that are not thinned."""
+    return self.lengths.steps_of_draw
+
   def start(self, num_draws, run):
     """Adapts, then draws; returns the `Recorded` draws of each chain."""
     state = None
@@ -207,7 +212,8 @@ class HostEngine(kept.Kept):
   def _recorded(self, taken, every, seconds=0.0, cut_by=''):
     """Returns the `Recorded` draws, one for each `every` steps of `taken`."""
     drawn = _Drawn(*map(np.concatenate, zip(*taken))) if taken else None
-    if drawn is None or not len(drawn.states):
+    are_draws = drawn is not None and len(drawn.states) > 0
+    if not are_draws:
       drawn, every, seconds = self._now(), 1, 0.0
     count = len(drawn.states)
     of_steps = drawn.log_accept_ratio[: count * every]
@@ -228,7 +234,7 @@ class HostEngine(kept.Kept):
       step_size=np.full(ratios.shape, self.step_size),
       energy=drawn.energies,
     )
-    return recorded.Recorded(drawn.states, trace, seconds, cut_by)
+    return recorded.Recorded(drawn.states, trace, seconds, cut_by, are_draws)
 
   def _now(self):
     """Returns the last states as `_Drawn`, for a run without draws."""
@@ -263,7 +269,7 @@ class HostEngine(kept.Kept):
     )
     accept_prob = np.exp(np.minimum(taken.log_accept_ratio, 0.0))
     with np.errstate(all='ignore'):
-      for turn, count in enumerate(drawn.lengths):
+      for turn, count in enumerate(drawn.lengths.tolist()):
         mean, pairs = np.mean(accept_prob[turn]), [x[turn] for x in known]
         if is_searching:
           self._search(mean, *pairs)

@@ -17,6 +17,7 @@ class Recorded(NamedTuple):
   seconds_per_step: float = 0.0  # After the adaptation; 0 if unknown.
   # What interrupted the adaptation or the first block, or ''.
   cut_by: str = ''
+  are_draws: bool = True  # `False` for last states, see above.
 
 
 class Options(NamedTuple):

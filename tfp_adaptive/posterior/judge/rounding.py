@@ -97,7 +97,8 @@ def measured(density, draws, log_prob, seed=0):
 def wrong_gradient(density, starts, seed=0):
   """Returns a sentence if gradients are wrong at starts [chains, d], or ''."""
   generator = np.random.default_rng(seed)
-  starts = np.asarray(starts, np.float64)
+  # Paths lead between points that the density's dtype has.
+  starts = np.asarray(starts, density.dtype.as_numpy_dtype)
   steps = 1e-2 * generator.normal(size=starts.shape)
   found = _along(density.evaluate, starts, steps)
   eps = np.finfo(density.dtype.as_numpy_dtype).eps

@@ -47,7 +47,8 @@ _LEAST_OF_NEIGHBOURS = 0.2
 # for each chain.
 _NUM_BLOCKS = 16
 # A candidate must beat a simpler one by this many standard errors, by this
-# share of the loss, and by this absolute gain.
+# share of the loss, and by this absolute gain. A map must also beat a matrix by
+# this share of the loss of the worst coordinate.
 _STANDARD_ERRORS = 4.0
 _LEAST_SHARE = 0.1
 _LEAST_GAIN = 0.1
@@ -152,7 +153,10 @@ def choose(states, scores, learned=None, diverge=False, chain=None):
       continue
     loss, found = min(tried, key=lambda pair: np.mean(pair[0]))
     losses[name] = float(np.mean(np.sum(loss, axis=-1)))
-    if best is None or _is_better(loss, least):
+    is_better = best is None or _is_better(loss, least)
+    if best and best.is_matrix and is_map:
+      is_better &= _has_better_worst(loss, least)
+    if is_better:
       # The sampler gets these drivers, so that it does not search again.
       part = build(**found) if found else part
       best, least = Choice(name, part, losses, **found), loss
@@ -330,6 +334,16 @@ def _is_better(loss, than):
   ratio = now - before
   error = np.std(ratio, ddof=1) / np.sqrt(len(ratio))
   return np.mean(ratio) + _STANDARD_ERRORS * error < np.log(1.0 - _LEAST_SHARE)
+
+
+def _has_better_worst(loss, than):
+  """Whether the largest loss of a coordinate is smaller by `_LEAST_SHARE`.
+
+  The slowest coordinate decides how fast chains mix. A map that does not help
+  it mixes no faster than the matrix, although the sum of losses is smaller.
+  """
+  worst, before = (np.max(np.mean(x, axis=0)) for x in (loss, than))
+  return worst < (1.0 - _LEAST_SHARE) * before
 
 
 def _as_arguments(drivers, exponents):
