@@ -41,7 +41,7 @@ class _Drawn(NamedTuple):
   values: np.ndarray
   is_accepted: np.ndarray
   energies: np.ndarray
-  # Of all steps, those between draws included.
+  # The steps between draws are included here.
   log_accept_ratio: np.ndarray  # [num_steps, chains].
   lengths: np.ndarray  # Numbers of leapfrog steps, [num_steps].
 
