@@ -100,6 +100,21 @@ def test_coordinates_that_never_move_are_passed_over():
   assert convergence.worst(np.ones([100, 4, 2]), 1) == {}
 
 
+@pytest.mark.parametrize('kind', ['spread', 'Cauchy'])
+def test_a_bad_coordinate_among_many_is_ranked(monkeypatch, kind):
+  rng = np.random.default_rng(0)
+  draws = rng.normal(size=(1000, 4, 60))
+  if kind == 'spread':
+    draws[:, 3, 7] *= 5.0  # Its mean is that of the others.
+  else:
+    draws[:, :, 7] = rng.standard_cauchy(size=(1000, 4))
+    draws[:, 3, 7] += 3.0
+  expected = convergence.diagnose(draws[:, :, 7:8]).rhat[0]
+  monkeypatch.setattr(convergence, '_MOST_RANKED', 4)
+  rhat, name = convergence.worst(draws, 1)['rhat']
+  assert (rhat, name) == (expected, 'coordinate 7') and rhat > 1.05
+
+
 @pytest.mark.full
 def test_good_draws_of_very_many_coordinates_are_not_doubted(monkeypatch):
   # Thinned to few rows, the worst of so many coordinates would look bad.
@@ -223,6 +238,18 @@ def _said_diagnosed(states, **trace):
   return list(diagnosis.warnings_after(kernel, states, trace, None, worst))
 
 
+def test_what_never_moves_is_named_though_moves_were_accepted():
+  states = np.random.default_rng(0).normal(size=(200, 4, 3))
+  accepted = np.ones([200, 4], bool)
+  assert not _said_diagnosed(states, is_accepted=accepted)
+  states[:, :, 1] = 1e9
+  (said,) = _said_diagnosed(states, is_accepted=accepted)
+  assert said.startswith('coordinate 1 has one value in all draws')
+  states[:, 2] = states[0, 2]
+  (said,) = _said_diagnosed(states, is_accepted=accepted)
+  assert said.startswith('Moves changed no coordinate in 200 draws by chain 2')
+
+
 @pytest.mark.parametrize('share, is_warned', [(0.008, False), (0.02, True)])
 def test_more_than_a_hundredth_of_diverging_proposals_is_said(share, is_warned):
   diverging = (np.arange(1000) < 1000 * share).reshape(250, 4)
@@ -254,10 +281,20 @@ def test_fewer_than_400_effective_draws_are_said(num_draws, is_warned):
     assert 'for averages in coordinate 0' in few[0] and '5 %' in few[0]
 
 
+def test_short_steps_are_no_part_of_the_acceptance():
+  is_short = np.arange(1000) % 2 == 0
+  accepted = np.ones([1000, 4], bool)
+  accepted[1::2] = np.random.default_rng(0).uniform(size=(500, 4)) < 0.55
+  trace = dict(is_accepted=accepted, is_short=is_short)
+  assert not list(run_warnings.acceptance(trace, 0.55))
+  trace['is_short'] = np.zeros_like(is_short)
+  assert len(list(run_warnings.acceptance(trace, 0.55))) == 1
+
+
 @pytest.mark.parametrize(
   'rate, is_warned', [(0.35, True), (0.45, False), (0.65, False), (0.75, True)]
 )
 def test_an_acceptance_far_from_the_wanted_one_is_said(rate, is_warned):
   accepted = np.arange(1000) < 1000 * rate
-  said = list(run_warnings.acceptance(accepted, 0.55))
+  said = list(run_warnings.acceptance(dict(is_accepted=accepted), 0.55))
   assert ['aimed at 0.55' in s for s in said] == [True] * is_warned

@@ -94,7 +94,11 @@ def test_the_trace_has_the_names_of_arviz():
     'log_accept_ratio': ratio,
     'diverging': ~(ratio > -1000.0),
     'step_size': np.linspace(1.0, 2.0, _NUM_DRAWS),
-    'extra': {'energy': energy, 'matrix': np.zeros([_NUM_DRAWS, 2, 2])},
+    'extra': {
+      'energy': energy,
+      'chain': 2.0 * energy,
+      'matrix': np.zeros([_NUM_DRAWS, 2, 2]),
+    },
   }
   stats = _result(_draws(), trace).to_arviz().sample_stats
   expected = np.where(np.isnan(ratio), 0.0, np.minimum(np.exp(ratio), 1.0))
@@ -104,6 +108,7 @@ def test_the_trace_has_the_names_of_arviz():
     'accepted': trace['is_accepted'],
     'diverging': trace['diverging'],
     'energy': energy,
+    'extra_chain': 2.0 * energy,
   }.items():
     np.testing.assert_array_equal(stats[name], values.T)
   np.testing.assert_array_equal(

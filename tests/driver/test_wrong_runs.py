@@ -13,6 +13,7 @@ import tfp_adaptive as tfpa
 from tests.contracts import targets
 from tfp_adaptive.core import target_call
 from tfp_adaptive.driver import diagnosis
+from tfp_adaptive.driver import sample as sample_lib
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
@@ -87,7 +88,9 @@ def test_what_is_no_kernel_is_refused(kernel):
     ('num_burnin_steps', [-1, 1.0]),
     ('num_steps_between_results', [-1]),
     ('block_size', [0, '10']),
-    ('seed', [None, True, 'a', (1, 2, 3), (0.5, 1.0)]),
+    ('seed', [None, True, 'a', (1, 2, 3), (0.5, 1.0), 2**62, (0, 2**32)]),
+    ('checkpoint_dir', [True, '']),
+    ('draws_dir', [3]),
     ('trace_fn', [lambda state, results: None]),
   ],
 )
@@ -192,6 +195,37 @@ def _warned_of(kernel, start):
   start = tf.constant(start)
   results = kernel.bootstrap_results(start)
   return list(diagnosis.warnings_before(kernel, start, results))
+
+
+def test_mixed_chains_are_seen_behind_a_large_constant():
+  mixed = _metropolis(lambda x: _normal(x - tf.reduce_mean(x, 0)) - 1e5)
+  (said,) = _warned_of(mixed, _START.astype(np.float64))
+  assert said.startswith('The log density of a chain changes')
+
+
+def test_a_kernel_that_did_not_adapt_has_not_failed_to_settle():
+  kernel = tfpa.gradient_adaptive_langevin(_normal, 0)
+  results = kernel.bootstrap_results(tf.constant(_START))
+  accepted = dict(is_accepted=np.ones([1000, 4], bool))
+  assert not list(kernel.warnings_after(results, accepted))
+
+
+def test_a_cost_does_not_fall_when_results_are_known():
+  kernel = tfpa.gradient_adaptive_langevin(_normal, 10)
+  results = kernel.bootstrap_results(tf.constant(_START))
+  known = tfpa.cost_per_step(kernel, True, results)
+  assert known == tfpa.cost_per_step(kernel, True)
+
+
+def test_a_run_with_a_time_limit_is_not_judged(monkeypatch):
+  def interrupted(*args):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(diagnosis, 'worst_coordinates', interrupted)
+  given = sample_lib.Arguments(
+    _metropolis(_normal), _START, 200, jit_compile=False
+  )
+  assert len(sample_lib.sample_until(lambda: 60.0, given).states) == 200
 
 
 def test_chains_that_start_alike_are_seen_to_be_mixed():

@@ -144,8 +144,9 @@ def check_seed(seed):
   """Refuses a value that is no seed, such as `None`."""
   if not _is_seed(seed):
     raise ValueError(
-      '`seed` must be an int, a pair of ints or a [2] int Tensor, so that the '
-      f'run can be repeated, but got {seed!r}. Write for example `seed=(0, 1)`.'
+      '`seed` must be an int of at most 61 bits, or a pair or a [2] Tensor of '
+      f'32-bit ints, so that the run can be repeated, but got {seed!r}. Write '
+      'for example `seed=(0, 1)`.'
     )
 
 
@@ -166,9 +167,12 @@ def _holds(value, is_allowed, is_array=False):
 
 def _is_seed(seed):
   if isinstance(seed, (int, np.integer)):
-    return not isinstance(seed, bool)
+    return not isinstance(seed, bool) and -(2**61) <= seed < 2**61
   try:
     words = np.asarray(seed)
   except (TypeError, ValueError):
     return False
-  return words.shape == (2,) and np.issubdtype(words.dtype, np.integer)
+  if words.shape != (2,) or not np.issubdtype(words.dtype, np.integer):
+    return False
+  # Larger words would be cut, and different seeds be the same.
+  return bool(np.all((words >= -(2**31)) & (words < 2**32)))

@@ -29,8 +29,15 @@ def _room(frame):
   return frame.f_globals.get('__name__', '').partition('.')[0]
 
 
-def acceptance(accepted, target, may_exceed_target=False):
-  """Yields a warning if the mean of `accepted` is far from `target`."""
+def acceptance(trace, target, may_exceed_target=False, name='is_accepted'):
+  """Yields a warning if the acceptance in a trace is far from `target`.
+
+  Steps that were shortened on purpose are left out; see `core.short_steps`.
+  """
+  accepted = trace.get(name)
+  is_short = np.asarray(trace.get('is_short', False))
+  if accepted is not None and np.any(is_short):
+    accepted = np.asarray(accepted)[~is_short]
   if accepted is None or np.size(accepted) < _FEWEST_DECISIONS:
     return
   rate = float(np.mean(accepted))

@@ -180,18 +180,21 @@ class ShortSteps(kernel_base.Wrapper):
       num_full=results.num_full + tf.cast(is_full, tf.int32),
     )
 
+  def scalars_at(self, results):
+    return dict(is_short=results.is_short)
+
   def teaching_share(self, results):
     """Returns the share of the adapting steps that were not short, a float.
 
-    Without results, a learned share of short steps counts as 0.
+    Before the first step, a learned share of short steps counts as 0.
     """
     share = self._parameters['short_step_share']
-    if share is not None or results is None:
+    if share is not None or results is None or not int(results.step):
       return 1.0 - (share or 0.0)
     num_adapting = min(
       int(results.step), self._parameters['num_adaptation_steps']
     )
-    return int(results.num_full) / max(num_adapting, 1)
+    return int(results.num_full) / max(1, num_adapting)
 
   def frozen_at(self, results):
     inner = stack.frozen(self.inner_kernel, results.inner_results)

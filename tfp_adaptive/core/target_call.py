@@ -53,6 +53,10 @@ class TargetError(ValueError):
   """Raised if a log density fails; says what to write instead."""
 
 
+class StepError(TargetError):
+  """Raised if a step fails that compiled, after some good steps perhaps."""
+
+
 def call(target_log_prob_fn, state):
   """Calls a density as TFP does.
 
@@ -110,7 +114,7 @@ def failed(error: tf.errors.OpError) -> Exception:
   if not raised and len(lines) > 1 and lines[0].endswith((':', 'error')):
     lines = lines[-1:]
   said = ' '.join(lines)[:500].rstrip(':')
-  return TargetError(
+  return StepError(
     f'The log density raised an error while it was sampled: {said}. Let it '
     'return -inf where it is zero, and NaN where it cannot be computed: then '
     'the proposal is rejected.'

@@ -33,7 +33,7 @@ MOST_AT_ONCE = 2**20
 _MOST_OF_ONE = 2**22
 _MOST_RANKED_AT_ALL = 2**24  # Ranking each number takes some microseconds.
 _FEWEST_ROWS = 16  # Fewest draws of a chain that thinning leaves.
-_MOST_RANKED = 256  # Most coordinates to rank, worst by unranked R-hat.
+_MOST_RANKED = 256  # Most coordinates to rank, worst by `_bounded_rhat`.
 _MOST_RANKED_NUMBERS = 2**23  # Most ranked numbers with many chains.
 FEWEST_RANKED = 4
 _BLOCK = 256  # Most coordinates at a time; fewer for many chains.
@@ -100,6 +100,24 @@ def worst(states, num_chain_dims):
   return found
 
 
+def still(states, num_chain_dims):
+  """Returns names of coordinates with one value in all draws of all chains."""
+  parts, found = tf.nest.flatten(states), []
+  for number, part in enumerate(parts):
+    axes = tuple(range(num_chain_dims + 1))
+    first = part[:1]
+    first = first[(slice(None), *(slice(1) for _ in axes[1:]))]
+    # Draws on disk are read only if the ends of the chains agree.
+    is_still = np.all(first == part[:1], axis=axes)
+    is_still &= np.all(first == part[-1:], axis=axes)
+    for rows in [part] if isinstance(part, np.ndarray) else part.blocks():
+      if not np.any(is_still):
+        break
+      is_still &= np.all(rows == first, axis=axes)
+    found += [_name(i, number, len(parts)) for i in np.argwhere(is_still)]
+  return found
+
+
 def thinning(num_draws, num_chains, num_ranked=1):
   """Returns the thinning with which draws are judged; 1 for most runs."""
   numbers = num_draws * num_chains
@@ -146,7 +164,7 @@ def _suspects(rows):
     most = min(most, max(FEWEST_RANKED, _MOST_RANKED_NUMBERS // numbers))
   if size <= most:
     return np.arange(size)
-  rhat = [_rhat(halves) for halves in _blocks_of_halves(rows)]
+  rhat = [_bounded_rhat(halves) for halves in _blocks_of_halves(rows)]
   order = np.argsort(-np.nan_to_num(np.concatenate(rhat), nan=-np.inf))
   return np.sort(order[:most])
 
@@ -198,6 +216,17 @@ def _rhat(halves):
   with np.errstate(all='ignore'):
     within = halves.var(axis=0, ddof=1).mean(axis=0)
     return np.sqrt((n - 1.0) / n + between / within)
+
+
+def _bounded_rhat(halves):
+  """Returns an R-hat that heavy tails and spreads show in, without ranks, [d].
+
+  It is the larger R-hat of y = arctan((x - median) / MAD) and of |y|.
+  """
+  centred = halves - np.median(halves, axis=(0, 1))
+  scale = np.median(np.abs(centred), axis=(0, 1))
+  bounded = np.arctan(centred / np.where(scale > 0.0, scale, 1.0))
+  return np.fmax(_rhat(bounded), _rhat(np.abs(bounded)))
 
 
 def _ess(halves):

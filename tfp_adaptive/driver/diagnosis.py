@@ -62,6 +62,12 @@ def warnings_before(kernel, state, results):
       f'{type(kernel).__name__} is not calibrated: its draws do not have the '
       'target distribution. Put it inside of `tfp.mcmc.MetropolisHastings`.'
     )
+  if not tf.is_tensor(stack.target_log_prob(results)):
+    yield (
+      'The kernel results have no log density that tells which axes are '
+      'chains, so R-hat and effective sizes will not be computed. Judge the '
+      'draws yourself, for example with ArviZ.'
+    )
   yield from _shape_warnings(state, results)
   yield from _mixing_warnings(kernel, state, results)
   yield from _likelihood_warnings(kernel, state, results)
@@ -111,15 +117,20 @@ def _mixing_warnings(kernel, state, results):
     found = target_call.call(function, moved)
   except target_call.TargetError:  # The target fails only at the moved state.
     return
-  if found.shape == log_prob.shape and not np.allclose(
-    found[1:], log_prob[1:], rtol=1e-3, atol=1e-3, equal_nan=True
-  ):
+  if found.shape == log_prob.shape and not _are_close(found[1:], log_prob[1:]):
     yield (
       'The log density of a chain changes when another chain moves: it mixes '
       'chains, or is random. If it mixes chains, the draws have another '
       'distribution. Sum and multiply only over the last axes, those of an '
       'event. The first axis is chains.'
     )
+
+
+def _are_close(found, expected):
+  """Whether log densities differ by less than rounding of sums explains."""
+  found, expected = np.asarray(found), np.asarray(expected)
+  rounding = 256.0 * np.finfo(expected.dtype).eps
+  return np.allclose(found, expected, rtol=rounding, atol=1e-3, equal_nan=True)
 
 
 def _elsewhere(x):
@@ -137,7 +148,7 @@ def _likelihood_warnings(kernel, state, results):
     np.asarray(stack.target_log_prob(r))
     for r in (results, innermost.bootstrap_results(state))
   )
-  if not np.allclose(first, second, rtol=1e-3, atol=1e-3, equal_nan=True):
+  if not _are_close(second, first):
     yield (
       '`log_likelihood_fn` returned other values when it was called again at '
       f'the starts ({second.flat[0]:.6g} after {first.flat[0]:.6g}): draws '
@@ -161,7 +172,7 @@ def worst_coordinates(states, trace):
   """
   log_prob = trace.get('target_log_prob')
   if log_prob is None or len(log_prob) < convergence.FEWEST_DRAWS:
-    return {}, 1
+    return {}, 1  # Without log densities, chain axes are not known.
   num_chain_dims = log_prob.ndim - 1
   parts = tf.nest.flatten(states)
   return (
@@ -174,18 +185,7 @@ def warnings_after(kernel, states, trace, results, worst):
   """Yields warnings that a user should read before using the draws."""
   accepted = trace.get('is_accepted')
   if accepted is not None and len(accepted):
-    is_stuck = ~np.any(accepted, axis=0)
-    if np.any(is_stuck):
-      # A step that was not recorded may have moved the chain.
-      is_stuck &= ~_has_moved(states, accepted.ndim)
-    stuck = np.argwhere(is_stuck)
-    if stuck.size or (accepted.ndim == 1 and is_stuck):
-      names = ', '.join(run_warnings.chain_name(index) for index in stuck[:10])
-      yield (
-        f'No move was accepted in {len(accepted)} draws by '
-        f'{names or "the chain"}. Its draws are one point: '
-        'adapt longer, or start elsewhere.'
-      )
+    yield from _still_warnings(states, accepted)
   diverging = trace.get('diverging')
   if diverging is not None and np.mean(diverging) > 0.01:
     yield (
@@ -205,12 +205,51 @@ def warnings_after(kernel, states, trace, results, worst):
     tuners = [k for k in kernels if 'target_accept_prob' in k.parameters]
     for k, prefix in zip(tuners, ('', 'hyper_')):
       yield from run_warnings.acceptance(
-        trace.get(f'{prefix}is_accepted'),
+        trace,
         float(k.parameters['target_accept_prob']),
+        name=f'{prefix}is_accepted',
         may_exceed_target=_is_at_its_largest(trace.get(f'{prefix}step_size')),
       )
   if worst:
     yield from _convergence_warnings(worst)
+
+
+def _still_warnings(states, accepted):
+  """Yields warnings of chains, and of coordinates, whose draws are one point.
+
+  A step that was not recorded may have moved a chain. An accepted step may be
+  too small for the dtype to change a coordinate.
+  """
+  is_stuck = ~_has_moved(states, accepted.ndim)
+  for words, is_named in (
+    ('No move was accepted', is_stuck & ~np.any(accepted, axis=0)),
+    ('Moves changed no coordinate', is_stuck & np.any(accepted, axis=0)),
+  ):
+    indices = np.argwhere(is_named)
+    if indices.size or (accepted.ndim == 1 and is_named):
+      yield (
+        f'{words} in {len(accepted)} draws by '
+        f'{run_warnings.chain_names(indices) or "the chain"}. Its draws are '
+        f'one point: {_WAYS_OUT[words]}.'
+      )
+  if not np.any(is_stuck):
+    still = convergence.still(states, accepted.ndim - 1)
+    if still and len(accepted) > 1:
+      more = f' and {len(still) - 10} more' if len(still) > 10 else ''
+      yield (
+        f'{", ".join(still[:10])}{more} has one value in all draws of all '
+        'chains, although other coordinates moved. Its spread may be smaller '
+        'than the rounding of its dtype: use float64, or centre and rescale it.'
+      )
+
+
+_WAYS_OUT = {
+  'No move was accepted': 'adapt longer, or start elsewhere',
+  'Moves changed no coordinate': (
+    'its steps are smaller than the rounding of its dtype. Use float64, or '
+    'centre and rescale the state'
+  ),
+}
 
 
 def _has_moved(states, num_leading_dims):
@@ -219,7 +258,11 @@ def _has_moved(states, num_leading_dims):
   for part in tf.nest.flatten(states):
     event_dims = tuple(range(num_leading_dims, part.ndim))
     first = part[:1]
+    # Draws on disk are read only if some first and last draws agree.
+    moved = moved | np.any(part[-1:] != first, axis=(0, *event_dims))
     for rows in [part] if isinstance(part, np.ndarray) else part.blocks():
+      if np.all(moved):
+        return moved
       moved = moved | np.any(rows != first, axis=(0, *event_dims))
   return moved
 

@@ -57,7 +57,10 @@ def _check_folders(checkpoint_dir, draws_dir):
       'A run with `draws_dir` resumes from that folder. Leave out '
       '`checkpoint_dir`.'
     )
-  if draws_dir is not None and not isinstance(draws_dir, str | os.PathLike):
-    raise ValueError(
-      f'`draws_dir` must be the path of a folder, but got {draws_dir!r}.'
-    )
+  given = dict(checkpoint_dir=checkpoint_dir, draws_dir=draws_dir)
+  for name, folder in given.items():
+    is_path = isinstance(folder, str | os.PathLike) and os.fspath(folder)
+    if folder is not None and not is_path:
+      raise ValueError(
+        f'`{name}` must be the path of a folder, but got {folder!r}.'
+      )

@@ -20,6 +20,7 @@ from tfp_adaptive.core import block_fits
 from tfp_adaptive.core import random
 from tfp_adaptive.core import run_warnings
 from tfp_adaptive.core import stack
+from tfp_adaptive.core import target_call
 from tfp_adaptive.driver import blocks
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
 from tfp_adaptive.driver import diagnosis
@@ -166,24 +167,28 @@ def sample(
     result = tfpa.sample(kernel, tf.zeros([4, 3]), num_results=500, seed=1)
     print(result, result.states.mean(axis=(0, 1)))
   """
-  return sample_until(
-    None,
-    Arguments(
-      kernel,
-      init_state,
-      num_results,
-      num_burnin_steps,
-      num_steps_between_results,
-      seed,
-      block_size,
-      trace_fn,
-      jit_compile,
-      progress_lib.Reports(progress),
-      checkpoint_dir,
-      draws_dir,
-      devices,
-    ),
+  given = Arguments(
+    kernel,
+    init_state,
+    num_results,
+    num_burnin_steps,
+    num_steps_between_results,
+    seed,
+    block_size,
+    trace_fn,
+    jit_compile,
+    progress_lib.Reports(progress),
+    checkpoint_dir,
+    draws_dir,
+    devices,
   )
+  try:
+    return sample_until(None, given)
+  except target_call.StepError as error:
+    raise target_call.StepError(
+      f'{error} The draws of finished blocks are kept if `checkpoint_dir` or '
+      '`draws_dir` was given, else they are lost.'
+    ) from error
 
 
 def sample_until(seconds_left, given):
@@ -220,7 +225,9 @@ def sample_until(seconds_left, given):
       plan.num_steps, given.reports, num_discarded=plan.num_discarded
     )
     return _run_blocks(
-      given, plan, state, results, progress, devices, seconds_left
+      *(given, plan, state, results, progress, devices, seconds_left),
+      # `sample_until` has a caller that judges the draws itself.
+      is_judged=seconds_left is None,
     )
 
 

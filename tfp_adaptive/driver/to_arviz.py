@@ -154,7 +154,8 @@ def _columns(trace):
   if 'extra' in trace:
     extra = trace['extra']
     names = state_parts.names(extra) if tf.nest.is_nested(extra) else ['extra']
-    taken = {*columns, *_NAMES.values(), *_LOG_PROB_NAMES, 'acceptance_rate'}
+    taken = {*columns, *_NAMES.values(), *_LOG_PROB_NAMES, *_TAKEN}
+    taken.add('acceptance_rate')
     for name, rows in zip(names, tf.nest.flatten(extra)):
       columns[f'extra_{name}' if name in taken else name] = rows
   return columns

@@ -164,7 +164,7 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     del results
     if self.num_adaptation_steps:
       yield from run_warnings.acceptance(
-        trace.get('is_accepted'), self._parameters['target_accept_prob']
+        trace, self._parameters['target_accept_prob']
       )
 
   def bootstrap_results(self, init_state):

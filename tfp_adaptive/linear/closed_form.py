@@ -110,7 +110,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     del results
     if self.num_adaptation_steps:
       yield from run_warnings.acceptance(
-        trace.get('is_accepted'), self._parameters['target_accept_prob']
+        trace, self._parameters['target_accept_prob']
       )
 
   def bootstrap_results(self, init_state):

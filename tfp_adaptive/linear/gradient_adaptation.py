@@ -97,19 +97,18 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     )
 
   def warnings_after(self, results, trace):
-    accepted = trace.get('is_accepted')
     if self.num_adaptation_steps:
       yield from run_warnings.at_bounds(
         self.criterion,
         results.criterion_state,
         self.problem(results.inner_results),
-        accepted,
+        trace.get('is_accepted'),
       )
-    yield from run_warnings.acceptance(
-      accepted,
-      self.criterion.target_accept_prob,
-      self.criterion.may_exceed_target,
-    )
+      yield from run_warnings.acceptance(
+        trace,
+        self.criterion.target_accept_prob,
+        self.criterion.may_exceed_target,
+      )
 
   def bootstrap_results(self, init_state):
     """Starts the inner kernel, the criterion, the optimizer and the search."""
