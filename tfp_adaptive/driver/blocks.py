@@ -202,6 +202,6 @@ def _explain(error):
     return error
   return ValueError(
     f'The target cannot be compiled by XLA{reason}. Rewrite it, or pass '
-    '`jit_compile=False` (10 to 70 times slower on CPU). '
+    '`jit_compile=False` (most targets are then 10 to 70 times slower on CPU). '
     f'XLA said: {text.splitlines()[0][:500]}'
   )
