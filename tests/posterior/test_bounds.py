@@ -248,24 +248,56 @@ def test_an_unknown_above_another_one_has_a_map_that_moves_with_it():
   np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def _intervals(is_possible, rows):
+  is_finite = lambda z: np.all(np.isfinite(z), axis=-1)
+  which = np.arange(rows.shape[-1])
+  return bounds.intervals(is_possible, is_finite, rows, which)
+
+
+@pytest.mark.parametrize('size', [2, 30])
+def test_a_box_is_no_map_if_the_data_are_possible_outside_of_it(size):
+  rows = np.random.default_rng(0).normal(size=[64, size])
+  # A union of half-spaces, and two pieces.
+  one_of_two = lambda z: np.any(z[:, :2] >= 0.5, axis=-1)
+  assert _intervals(one_of_two, rows) is None
+  apart = lambda z: np.abs(z[:, 0]) >= 0.5
+  assert _intervals(apart, rows) is None
+  # The same if all candidates are in one piece.
+  assert _intervals(apart, np.abs(rows)) is None
+  # Overflow, where everything counts as possible, is not outside.
+  half = lambda z: (z[:, 0] >= 0.5) | (z[:, 0] < -20)
+  bounded = bounds.intervals(
+    half, lambda z: z[:, 0] > -20, rows, np.arange(size)
+  )
+  assert bounded is not None
+
+
+def test_unknowns_reach_all_pieces_where_the_data_are_possible():
+  law = lambda x: tfd.Sample(tfd.Uniform(0.0, tf.abs(x)), 25)
+  model = _auto(_NORMAL, law)
+  for init in (None, dict(x=np.float32([8.0, 9.0]))):
+    problem = problem_lib.of_joint(model, dict(y=_U), init, 2)
+    mean, x = _mean_of(problem)
+    assert mean == pytest.approx(0, abs=0.01) and np.min(x) < -10
+
+
 def test_intervals_are_found_where_a_box_is_possible():
   low, high = np.float64([-np.inf, 1.0, -3.0]), np.float64([5.0, np.inf, 40.0])
-  which = np.arange(3)
   rows = np.random.default_rng(0).normal(size=[64, 3]) * 3
 
   def in_box(z):
     return np.all((z >= low) & (z <= high), axis=-1)
 
-  found = bounds.intervals(in_box, rows, which)
+  found = _intervals(in_box, rows)
   ends = found.forward(np.float64([[-30.0] * 3, [30.0] * 3]))
   np.testing.assert_allclose(ends[0, 1:], low[1:], atol=1e-9)
   np.testing.assert_allclose(ends[0, 0], 5 - np.exp(-30), atol=1e-9)
   np.testing.assert_allclose(ends[1, 2], high[2], atol=1e-9)
   # A triangle is no box, and a plane has no ends.
   triangle = lambda z: np.sum(z, axis=-1) <= 1
-  assert bounds.intervals(triangle, rows, which) is None
+  assert _intervals(triangle, rows) is None
   plane = lambda z: np.ones(len(z), bool)
-  assert bounds.intervals(plane, rows, which) is None
+  assert _intervals(plane, rows) is None
 
 
 def test_starts_that_are_given_must_be_where_the_data_are_possible():

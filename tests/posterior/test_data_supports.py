@@ -450,3 +450,76 @@ def test_a_mask_hides_missing_numbers_at_its_place_only():
   _checked(law, [1.0, np.nan, 2.0])
   with pytest.raises(ValueError, match='not finite numbers throughout'):
     _checked(law, [np.nan, 1.0, 2.0])
+
+
+class _Cosh(tfb.Bijector):
+  """A user's bijector that claims to be one to one."""
+
+  def __init__(self):
+    super().__init__(forward_min_event_ndims=0, parameters={}, name='cosh')
+
+  def _forward(self, x):
+    return tf.cosh(x)
+
+  def _inverse(self, y):
+    return tf.acosh(y)
+
+  def _forward_log_det_jacobian(self, x):
+    return tf.math.log(tf.abs(tf.sinh(x)))
+
+
+def _factor(bijector, x):
+  normal = tfd.MultivariateNormalDiag(x * tf.ones(3))
+  return tfb.Chain([tfb.CholeskyOuterProduct(), bijector])(normal)
+
+
+_ONE = tfd.Normal(0.0, 1.0)
+_SCALED = tfb.Chain([tfb.Exp(), tfb.Square(), tfb.Scale(3.0)])
+_FOLDED = dict(
+  square=lambda x: tfb.Square()(tfd.Normal(x, 1.0)),
+  power=lambda x: tfd.Sample(tfb.Power(2.0)(tfd.Normal(x, 1.0)), 3),
+  negative_power=lambda x: tfb.Power(-2.0)(tfd.Normal(x, 1.0)),
+  broken_power=lambda x: tfb.Power(1.5)(tfd.Normal(x, 1.0)),
+  chain=lambda x: _SCALED(tfd.Normal(x, 1.0)),
+  shift=lambda x: tfb.Chain([tfb.Square(), tfb.Shift(x)])(_ONE),
+  uniform=lambda x: tfb.Square()(tfd.Uniform(-tf.exp(x), tf.exp(x))),
+  factor=lambda x: _factor(tfb.FillTriangular(), x),
+  own=lambda x: _Cosh()(tfd.Normal(x, 1.0)),
+)
+_NOT_FOLDED = dict(
+  positive=lambda x: tfb.Power(2.0)(tfd.Exponential(tf.exp(x))),
+  uniform=lambda x: tfb.Square()(tfd.Uniform(0.0, tf.exp(x))),
+  counts=lambda x: tfb.Square()(tfd.Poisson(tf.exp(x))),
+  odd=lambda x: tfb.Power(3.0)(tfd.Normal(x, 1.0)),
+  chain=lambda x: tfb.Chain([tfb.Square(), tfb.Exp(), tfb.Shift(x)])(_ONE),
+  far=lambda x: tfb.Chain([tfb.Square(), tfb.Shift(1e7)])(
+    tfd.Exponential(tf.exp(x))
+  ),
+  negative_scale=lambda x: tfb.Scale(-2.0)(tfd.Normal(x, 1.0)),
+  factor=lambda x: _factor(tfb.FillScaleTriL(), x),
+)
+
+
+_DATA_OF = dict(
+  factor=np.float32([[2.0, 0.5], [0.5, 1.0]]), power=[4.0] * 3, far=4e14
+)
+
+
+@pytest.mark.parametrize('name', _FOLDED)
+def test_a_transformation_that_loses_draws_is_refused(name):
+  with pytest.raises(ValueError, match='is not one to one.*AbsoluteValue'):
+    _checked(_FOLDED[name], _DATA_OF.get(name, 4.0))
+
+
+@pytest.mark.parametrize('name', _NOT_FOLDED)
+def test_a_transformation_that_is_one_to_one_for_its_draws_is_not(name):
+  _checked(_NOT_FOLDED[name], _DATA_OF.get(name, 4.0))
+
+
+def test_an_unknown_is_not_drawn_through_a_square():
+  square = lambda base: tfd.JointDistributionNamedAutoBatched(
+    dict(x=tfb.Square()(base), y=lambda x: tfd.Normal(x, 1.0))
+  )
+  with pytest.raises(ValueError, match="'x' .*Draw the unknown from `tfd.Nor"):
+    data.checked(square(_ONE), dict(y=1.0))
+  data.checked(square(tfd.LogNormal(0.0, 1.0)), dict(y=1.0))

@@ -148,6 +148,17 @@ def test_a_density_that_is_none_of_each_chain_is_refused(log_prob, message):
     _drawn(log_prob)
 
 
+def test_equal_data_without_their_sum_are_refused_also_where_they_fit():
+  y = tf.ones([_NUM_CHAINS], tf.float64)
+  unit = lambda loc: tfd.Normal(loc, tf.ones([], tf.float64))
+  with pytest.raises(ValueError, match='for one chain too.*Sum over the data'):
+    _drawn(lambda x: _normal(x) + unit(x[..., 0]).log_prob(y))
+  _drawn(lambda x: _normal(x) + _normal(y - x[..., :1]))
+  # These are right for this number of chains, and for no other number.
+  _drawn(lambda x: _normal(tf.ensure_shape(x, [_NUM_CHAINS, _SIZE])))
+  _drawn(lambda x: tf.stack(tf.unstack(_normal(x), _NUM_CHAINS)))
+
+
 def test_chains_that_are_mixed_are_seen_where_the_first_two_start_alike():
   mixed = lambda x: _normal(x) - tf.reduce_mean(x) ** 2
   given = tf.constant([[1.0] * 3, [1.0] * 3, [2.0] * 3, [5.0] * 3], tf.float64)

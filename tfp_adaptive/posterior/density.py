@@ -187,6 +187,16 @@ class Density:
     """The shape of what the density returns for all chains."""
     return tuple(self.program(self._num_chains).outputs[0].shape)
 
+  def shape_of_one(self):
+    """Returns the static shape of the values of one row; `None` if unknown."""
+    rows = tf.TensorSpec([1, self._event_size], self._model_dtype)
+    try:
+      return custom_gradient.in_graph(
+        lambda rows: tf.convert_to_tensor(self._target(rows)).shape, rows
+      )
+    except Exception:  # A density may be written for one number of chains.
+      return None
+
   def lower(self):
     """Raises XLA's error if it refuses the density; compiles nothing."""
     if self.xla_refusal:

@@ -5,7 +5,9 @@ the support of data depends on an unknown, the posterior ends abruptly. The
 gradient does not show this boundary, so proposals beyond it are rejected.
 
 If no interval depends on other coordinates, a map of all real numbers onto the
-intervals moves the boundaries to infinity.
+intervals moves the boundaries to infinity. The data must be impossible outside
+of the intervals, because no chain goes there. Data of a mixture, or of |x|, may
+be possible in an L-shaped set or in two pieces. Such boundaries stay.
 """
 
 from collections.abc import Callable
@@ -21,17 +23,26 @@ tfb = tfp.bijectors
 _MOST_COORDINATES = 64
 _FARTHEST = 2.0**30  # Bounds that are farther away count as infinite.
 _NUM_CHECKS = 256  # Points at which the box of all intervals is checked.
+# Distances from an end of the box to impossible points, relative to the larger
+# of 1 and the end.
+_BEYOND = 2.0 ** np.arange(-4, 7)
 
 
 def intervals(
-  is_possible: Callable, candidates: np.ndarray, which: np.ndarray
+  is_possible: Callable,
+  is_finite: Callable,
+  candidates: np.ndarray,
+  which: np.ndarray,
 ) -> tfb.Bijector | None:
   """Returns the map of all real numbers onto the coordinates' intervals.
 
-  It is `None` if no candidate [n, d] is possible, if no coordinate is bounded,
-  if too many may be (`which`), or if the intervals depend on each other.
+  It is `None` if no candidate [n, d] is possible, or if no coordinate is
+  bounded. It is also `None` if too many may be (`which`), if the intervals
+  depend on each other, or if points outside of them are possible.
+
   `is_possible` tells where the data are possible, [n], for points [n, d] in
-  unconstrained space. It is true where unknowns overflow.
+  unconstrained space. It is true where unknowns overflow. There `is_finite` is
+  false.
   """
   found = np.asarray(is_possible(candidates))
   if len(which) > _MOST_COORDINATES or not np.any(found):
@@ -44,11 +55,42 @@ def intervals(
   low[which], high[which] = bounds
   if not np.any(np.isfinite([low, high])):
     return None
-  low, high = (tf.constant(side, center.dtype) for side in (low, high))
-  found = supports.interval(low, high)
+  box = supports.interval(*(tf.constant(x, center.dtype) for x in (low, high)))
   normal = np.random.default_rng(0).normal(size=[_NUM_CHECKS, len(center)])
-  points = found.forward(tf.constant(2 * normal, center.dtype))
-  return found if np.all(is_possible(np.asarray(points))) else None
+  points = np.asarray(box.forward(tf.constant(2 * normal, center.dtype)))
+  if not np.all(is_possible(points)):
+    return None
+  others = candidates[found & _is_outside(candidates, low, high)]
+  if np.any(is_finite(others)):
+    return None
+  for outside in _beyond(points, low, high):
+    if np.any(np.asarray(is_possible(outside)) & is_finite(outside)):
+      return None
+  return box
+
+
+def _is_outside(points, low, high):
+  """Returns which points [n, d] are outside of a box by more than rounding."""
+  slack = [_BEYOND[0] * np.maximum(1, np.abs(end)) for end in (low, high)]
+  return np.any((points < low - slack[0]) | (points > high + slack[1]), axis=-1)
+
+
+def _beyond(points, low, high):
+  """Yields points [n, d] of a box, with one coordinate moved out of the box.
+
+  The coordinates, and the finite ends of their intervals, take turns.
+  """
+  for ends, direction in ((low, -1), (high, 1)):
+    bounded = np.flatnonzero(np.isfinite(ends))
+    if not len(bounded):
+      continue
+    rows = np.arange(len(points))
+    columns = bounded[rows % len(bounded)]
+    end = ends[columns]
+    for step in _BEYOND:
+      moved = points.copy()
+      moved[rows, columns] = end + direction * step * np.maximum(1, np.abs(end))
+      yield moved
 
 
 def _bounds(is_possible, center, which, direction):

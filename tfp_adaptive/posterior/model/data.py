@@ -218,20 +218,32 @@ def _flat(name, law, value, data):
 
 
 def _look_at(leaf):
-  """Returns (leaf, its support); makes checks that do not run the graph."""
+  """Returns (leaf, its support, its folds), after checks without the graph."""
+  return leaf, _support_of(leaf), _folds(leaf)
+
+
+def _folds(leaf):
+  try:
+    return support_of_data.folds(leaf.law)
+  except Exception:  # A user's own distribution or bijector may raise anything.
+    return []
+
+
+def _support_of(leaf):
+  """Returns the support of a leaf's data."""
   if leaf.value is None:
     _check_unknown(leaf.name, leaf.law)
-    return leaf, support_of_data.Support()
+    return support_of_data.Support()
   _check_missing(leaf)
   is_floating = isinstance(leaf.law.dtype, tf.DType) and (
     leaf.law.dtype.is_floating
   )
   value = _tensor(leaf.value, leaf.law.dtype if is_floating else tf.float64)
   try:
-    return leaf, support_of_data.allowed(leaf.law, value)
+    return support_of_data.allowed(leaf.law, value)
   except (AttributeError, NotImplementedError):
     # A user's own distribution need not have all methods.
-    return leaf, support_of_data.Support()
+    return support_of_data.Support()
 
 
 def _check_data(model, graph, inputs, looks, given):
@@ -239,7 +251,7 @@ def _check_data(model, graph, inputs, looks, given):
 
   The wrapped function `graph` holds all distributions and masks. `inputs` is a
   dict of name -> placeholders of an unknown, and `looks` a dict of name ->
-  [(leaf, support)] of all parts.
+  [(leaf, support, folds)] of all parts.
   """
   owners = {
     leaf.op: name
@@ -253,7 +265,8 @@ def _check_data(model, graph, inputs, looks, given):
 
   inexact, bounding, bounded = set(), set(), set()
   for name, leaves in looks.items():
-    for leaf, found in leaves:
+    for leaf, found, folds in leaves:
+      _check_folds(model, graph, inputs, leaf, folds, movers_of, given)
       known, movers = [], set()
       for rule in found.rules:
         said = movers_of(rule.mask)
@@ -331,6 +344,39 @@ def _check_ends(model, graph, inputs, leaf, rules, is_open, given):
         'the end of its support, where the density is zero or infinite '
         'whatever the unknowns are. If it was rounded, move it inside; else '
         'give the data another distribution.'
+      )
+
+
+def _check_folds(model, graph, inputs, leaf, folds, is_open, given):
+  """Refuses a transformed distribution if its density misses some draws."""
+  for law, is_folded in folds:
+    feeds, values = [], [[]]
+    if is_open(is_folded):
+      feeds = tf.nest.flatten(inputs)
+      ones = [tf.ones(feed.shape, feed.dtype) for feed in feeds]
+      values = list(_prior_draws(model, given)) or [ones]
+    run = graph.prune(feeds, [is_folded])
+    try:
+      is_wrong = any(np.any(run(*value)[0]) for value in values)
+    except tf.errors.OpError:
+      continue  # The bijector does not take such numbers.
+    if is_wrong:
+      base = kinds.described(law.distribution)
+      outer = f'tfb.{type(law.bijector).__name__.removeprefix("_")}'
+      advice = (
+        'Write the distribution of the values. If only a sign is lost, undo '
+        f'`{outer}` in the data, and draw them from `tfb.AbsoluteValue()` '
+        f'around `{base}`'
+      )
+      if leaf.value is None:
+        advice = (
+          f'Draw the unknown from `{base}`, and transform its value where the '
+          'model needs it'
+        )
+      raise ValueError(
+        f'{leaf.name!r} is drawn from `{kinds.described(leaf.law)}`, but '
+        f'`{outer}` is not one to one for the draws of `{base}`, and '
+        f"TFP's density misses some of them. {advice}."
       )
 
 

@@ -150,16 +150,20 @@ def _bounded(problem, possible, which, is_given):
   """
 
   @functools.partial(tf.function, autograph=False, reduce_retracing=True)
+  def is_finite(z):
+    parts = tf.nest.flatten(problem.constrain(z))
+    custom_gradient.let_go(tf.compat.v1.get_default_graph())
+    return _are_finite(parts)
+
+  @functools.partial(tf.function, autograph=False, reduce_retracing=True)
   def is_possible(z):
     unknowns = problem.constrain(z)
-    found = possible(unknowns)
-    for part in tf.nest.flatten(unknowns):
-      axes = list(range(1, part.shape.rank))
-      found |= ~tf.reduce_all(tf.math.is_finite(part), axis=axes)
+    found = possible(unknowns) | ~_are_finite(tf.nest.flatten(unknowns))
     custom_gradient.let_go(tf.compat.v1.get_default_graph())
     return found
 
-  box = bounds.intervals(is_possible, _candidates(problem), which)
+  candidates = _candidates(problem)
+  box = bounds.intervals(is_possible, is_finite, candidates, which)
   if box is None:
     return problem
 
@@ -191,6 +195,16 @@ def _bounded(problem, possible, which, is_given):
     else problem.draw_starts,
     draw_prior=inside(problem.draw_prior),
   )
+
+
+def _are_finite(parts):
+  """Returns which chains, [chains], have only finite numbers in all parts."""
+  axes = [list(range(1, part.shape.rank)) for part in parts]
+  found = [
+    tf.reduce_all(tf.math.is_finite(part), axis=axis)
+    for part, axis in zip(parts, axes)
+  ]
+  return functools.reduce(tf.logical_and, found)
 
 
 def _candidates(problem):

@@ -26,6 +26,8 @@ tnp = tf.experimental.numpy
 
 # Accepted rounding of data, for example of shares that sum to 1.
 _ROUNDED = 1e-2
+# Numbers at which a bijector is tried.
+_TRIED = np.concatenate([sign * 2.0 ** np.arange(-3, 5) for sign in (-1, 1)])
 
 
 class Rule(NamedTuple):
@@ -292,6 +294,64 @@ def _of_transformed(law, value):
     for rule in found.rules
   ]
   return found._replace(rules=(*image, *rules))
+
+
+def folds(law: Any) -> list:
+  """Returns [(transformed distribution, boolean scalar)] inside of `law`.
+
+  The scalar tells whether TFP's density misses some draws. TFP takes
+  `tfb.Square` for one to one, although it is so only for numbers of one sign.
+  """
+  found = [pair for part in kinds.inside(law) for pair in folds(part)]
+  if kinds.is_plainly_transformed(law) and _may_fold(law.bijector):
+    found.append((law, _is_folded(law.bijector, law.distribution)))
+  return found
+
+
+def _may_fold(bijector):
+  """Returns whether a bijector claims to be one to one, and may be wrong."""
+  if kinds.is_a(bijector, tfb.Chain, tfb.Blockwise):
+    return any(map(_may_fold, bijector.bijectors))
+  is_tfps = type(bijector).__module__.startswith('tensorflow_probability.')
+  is_suspect = not is_tfps or kinds.is_a(bijector, *_FOLDING)
+  return bijector._is_injective and is_suspect
+
+
+# Bijectors that are one to one only for numbers, or diagonals, of one sign, and
+# those that users write.
+_FOLDING = (
+  tfb.CholeskyOuterProduct,
+  tfb.CholeskyToInvCholesky,
+  tfb.Inline,
+  tfb.Power,
+  tfb.RayleighCDF,
+  tfb.Square,
+  tfb.WeibullCDF,
+)
+
+
+def _is_folded(bijector, base):
+  """Returns whether two numbers that `base` can draw have one image.
+
+  The image f(v) of a number v has the preimage w. If w is not v, then f has
+  other values between v and w. Otherwise only rounding moved v.
+  """
+  found = []
+  for number in _TRIED:
+    shape = base.batch_shape + base.event_shape
+    v = tf.fill(shape, tf.cast(number, base.dtype))
+    image = bijector.forward(tf.identity(v))
+    w = bijector.inverse(tf.identity(image))
+    middle = bijector.forward(tf.identity(0.5 * (v + w)))
+    is_moved = tf.math.is_finite(w) & (tf.abs(w - v) > 0.5 * tf.abs(v))
+    if not bijector.forward_min_event_ndims:
+      is_moved |= tf.math.is_nan(image)
+    rules = allowed(base, tf.identity(v)).rules
+    is_moved &= _all(rules) if rules else True
+    is_alike = tf.abs(middle - image) <= _ROUNDED * tf.abs(image)
+    is_between = tf.reduce_any(~is_alike)
+    found.append(tf.reduce_any(is_moved) & is_between)
+  return tf.reduce_any(tf.stack(found))
 
 
 _RANGE = 'in the range of its bijector'

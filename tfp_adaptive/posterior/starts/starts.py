@@ -66,6 +66,8 @@ def draw(problem, density, num_chains, seed, is_late=lambda: False):
         first = starts = tried
         values = np.full([num_chains], -np.inf)
         _check(density, tried)
+        if problem.model is None and problem.in_python is None:
+          _check_one(density, num_chains)
       found, _ = ascent.evaluated(density.evaluate, tried)
       is_better = ~is_good & (found > values)
       starts = np.where(is_better[:, np.newaxis], tried, starts)
@@ -161,6 +163,22 @@ def _check(density, starts):
       'density.'
     )
   _check_others(density.evaluate, starts)
+
+
+def _check_one(density, num_chains):
+  """Refuses as many values as chains if they do not come from the chains.
+
+  The log densities of 8 data without their sum have the right shape for 8
+  chains, and for equal data no other check fails. One chain has 8 values too.
+  """
+  if density.shape_of_one() == (num_chains,):
+    raise ValueError(
+      f'The log density has the shape ({num_chains},) for {num_chains} chains, '
+      'but for one chain too, so that these are no chains. Sum over the data: '
+      '`tf.reduce_sum(..., axis=-1)`, with unknowns of '
+      '`x[..., tf.newaxis]`. If the density is written for a fixed number of '
+      'chains, take that number from its argument, `tf.shape(x)[0]`.'
+    )
 
 
 def _check_others(evaluate, starts):
