@@ -295,7 +295,8 @@ class Posterior:
     of = list(predictive.depending(model, drawn, observed))
     if not of:
       raise ValueError('No value depends on an unknown: there are no data.')
-    found = predictive.log_likelihood(model, unknowns, observed, of)
+    inexact = self._problem.inexact
+    found = predictive.log_likelihood(model, unknowns, observed, of, inexact)
     return self._unflat(found)
 
   @property
