@@ -1,5 +1,6 @@
 """Models in other languages: the same density, gradient, names and draws."""
 
+import collections
 import importlib.util
 
 import numpy as np
@@ -260,6 +261,41 @@ def _broken(vector):
 def test_what_cannot_be_sampled_is_refused_with_a_sentence(make, message):
   with pytest.raises(ValueError, match=message):
     make()
+
+
+@_needs_jax
+def test_unknowns_in_jax_go_by_name_and_not_by_place():
+  # `jax.tree` keeps the order of these dicts, and `tf.nest` sorts it.
+  inner = collections.OrderedDict(q=1.0, p=1.0)
+  init = [collections.OrderedDict(z=np.zeros(2), y=inner)]
+
+  def log_prob(x):
+    (x,) = x
+    z, y = x['z'], x['y']
+    return z[0] - 10.0 * z[1] + 100.0 * y['q'] - 1000.0 * y['p']
+
+  model = tfpa.models.from_jax(
+    log_prob,
+    init,
+    [dict(y=dict(p=tfb.Exp()))],
+    shown=lambda x: dict(p=x[0]['y']['p'], z=x[0]['z']),
+  )
+  problem = problem_lib.of_model(model, 4)
+  assert problem.coordinates == ('x0.y.p', 'x0.y.q', 'x0.z[0]', 'x0.z[1]')
+  rows = tf.constant([[1.0, 2.0, 3.0, 4.0]], tf.float64)
+  with tf.GradientTape() as tape:
+    tape.watch(rows)
+    value = problem.target_log_prob_fn(rows)
+  p = np.exp(1.0)
+  np.testing.assert_allclose(value, [3.0 - 40.0 + 200.0 - 1000.0 * p + 1.0])
+  np.testing.assert_allclose(
+    tape.gradient(value, rows), [[1.0 - 1000.0 * p, 100.0, 1.0, -10.0]]
+  )
+  shown = problem.constrain(rows)
+  np.testing.assert_allclose(shown['p'], [p])
+  np.testing.assert_allclose(shown['z'], [[3.0, 4.0]])
+  with pytest.raises(ValueError, match='without `None` and classes'):
+    tfpa.models.from_jax(lambda x: x['a'], dict(a=0.0, b=None))
 
 
 @_needs_jax

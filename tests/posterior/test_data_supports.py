@@ -3,6 +3,8 @@
 Nothing is sampled: the check needs a graph and the data.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -523,3 +525,40 @@ def test_an_unknown_is_not_drawn_through_a_square():
   with pytest.raises(ValueError, match="'x' .*Draw the unknown from `tfd.Nor"):
     data.checked(square(_ONE), dict(y=1.0))
   data.checked(square(tfd.LogNormal(0.0, 1.0)), dict(y=1.0))
+
+
+_SECONDS = 1.7e9 + 30.0 * np.sin(np.arange(40.0))
+
+
+@pytest.mark.parametrize(
+  'value, words',
+  [
+    (_SECONDS, 'becomes 1700000000. The error is'),
+    (np.int64(_SECONDS), 'becomes 1700000000. The error is'),
+    (tf.constant(_SECONDS), 'becomes 1700000000. The error is'),
+    # The first column has a large spread and the other one a small spread.
+    (np.stack([1e9 * np.sin(np.arange(40.0)), _SECONDS], -1), 'becomes 17000'),
+    (np.ma.masked_equal(np.append(_SECONDS, 0.0), 0.0), 'becomes 1700000000'),
+    (np.array([1.0, 1e39]), 'becomes inf'),
+  ],
+)
+def test_data_that_float32_rounds_are_refused_or_warned_of(value, words):
+  def law(dtype):
+    ones = np.ones(np.shape(value), dtype)
+    normal = tfd.Normal(1.7e9 * ones, 99.0 * ones)
+    return tfd.Masked(normal, ~np.ma.getmaskarray(np.ma.asarray(value)))
+
+  with pytest.raises(ValueError, match=words):
+    _checked(lambda x: law(np.float32), value)
+  _checked(lambda x: law(np.float64), value)
+
+
+def test_data_that_float32_rounds_a_little_bring_a_warning():
+  few = lambda x: tfd.Sample(tfd.Normal(x, 1.0), 40)
+  with pytest.warns(UserWarning, match='are rounded to float32'):
+    _checked(few, _SECONDS - 1.699e9)
+  with warnings.catch_warnings():
+    warnings.simplefilter('error')
+    _checked(few, _SECONDS - 1.69999e9)
+    _checked(few, np.full(40, 1.7e9 + 1.0))  # Their spread is not known.
+    _checked(few, np.float32(_SECONDS))

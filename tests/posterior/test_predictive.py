@@ -1,5 +1,7 @@
 """Data drawn anew and how likely those seen were, against closed forms."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,6 +17,7 @@ from tfp_adaptive.posterior.model import data
 from tfp_adaptive.posterior.model import problem as problem_lib
 from tfp_adaptive.posterior.posterior import Posterior
 
+tfb = tfp.bijectors
 tfd = tfp.distributions
 
 _DATA = np.float32([[-1.0, 0.5, 2.5], [-0.5, -1.0, 1.5]])
@@ -199,6 +202,81 @@ def test_laws_are_taken_apart_into_what_is_independent(law):
   parts = [np.sum(model.log_prob_parts(dict(z=one, y=value))['y']) for one in z]
   summed = found.reshape(len(z), -1).sum(axis=-1)
   np.testing.assert_allclose(summed, parts, rtol=1e-5)
+
+
+_SHIFTED = tfb.Shift(3.0)
+_FOUR = np.float32([0.5, 1.0, 4.0, 5.0])
+
+
+def _expon(y, rate, begin):
+  return np.where(y > begin, rate * np.exp(-rate * (y - begin)), 0.0)
+
+
+def _hidden(z):
+  rate = tf.exp(tf.stack([z, z]))
+  return tfd.HiddenMarkovModel(
+    tfd.Categorical(probs=[0.5, 0.5]),
+    tfd.Categorical(probs=[[0.9, 0.1], [0.1, 0.9]]),
+    tfb.Shift([0.0, 3.0])(tfd.Exponential(rate)),
+    4,
+  )
+
+
+def _of_hidden(z):
+  """The sum over all paths of hidden states."""
+  total = 0.0
+  for path in itertools.product([0, 1], repeat=4):
+    move = [0.9 if a == b else 0.1 for a, b in itertools.pairwise(path)]
+    density = _expon(_FOUR, np.exp(z), 3.0 * np.array(path))
+    total += 0.5 * np.prod(move) * np.prod(density)
+  return np.log(total)
+
+
+_CORRECTED = {
+  'mixture': (
+    lambda z: tfd.Sample(
+      tfd.Mixture(
+        tfd.Categorical(probs=[0.5, 0.5]),
+        [_SHIFTED(tfd.Exponential(tf.exp(z))), tfd.Exponential(1.0)],
+      ),
+      4,
+    ),
+    lambda z: np.log(
+      0.5 * _expon(_FOUR, np.exp(z), 3.0) + 0.5 * np.exp(-_FOUR)
+    ),
+  ),
+  'hidden states': (_hidden, _of_hidden),
+  'half a Cauchy distribution': (
+    lambda z: tfd.Sample(tfd.TruncatedCauchy(z, 1.0, 0.0, np.inf), 4),
+    lambda z: stats.cauchy.logpdf(_FOUR, z) - stats.cauchy.logsf(0.0, z),
+  ),
+  'a model inside': (
+    lambda z: tfd.JointDistributionNamedAutoBatched(
+      dict(one=tfd.Sample(tfd.TruncatedCauchy(z, 1.0, 0.0, np.inf), 4))
+    ),
+    lambda z: stats.cauchy.logpdf(_FOUR, z) - stats.cauchy.logsf(0.0, z),
+  ),
+}
+
+
+@pytest.mark.parametrize('law', _CORRECTED)
+def test_log_likelihoods_are_corrected_as_the_density_is(law):
+  of, expected = _CORRECTED[law]
+  model = tfd.JointDistributionNamedAutoBatched(
+    dict(z=tfd.Normal(0.0, 1.0), y=of)
+  )
+  value = dict(one=_FOUR) if law == 'a model inside' else _FOUR
+  problem = problem_lib.of_joint(model, dict(y=value))
+  z = np.float32([-1.0, 0.3, 2.0])
+  draws = z[:, np.newaxis, np.newaxis]
+  found = _posterior(problem, draws).log_likelihood()['y']
+  (found,) = tf.nest.flatten(found)
+  right = np.stack([expected(np.float64(one)) for one in z])
+  np.testing.assert_allclose(found[:, 0], right, rtol=1e-4, atol=1e-5)
+  target = problem.target_log_prob_fn(draws[:, 0]) - stats.norm.logpdf(z)
+  np.testing.assert_allclose(
+    target, right.reshape(len(z), -1).sum(-1), rtol=1e-4
+  )
 
 
 def test_draws_are_a_data_tree_that_cross_validation_reads(posterior):

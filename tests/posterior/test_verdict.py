@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tests.posterior import given_chains
@@ -179,11 +180,16 @@ def test_moments_without_an_error_are_named_and_no_gate():
 
 
 def _posterior(
-  values, min_ess=10.0, most_diverging=verdict_lib.MOST_DIVERGING, **trace
+  values,
+  min_ess=10.0,
+  most_diverging=verdict_lib.MOST_DIVERGING,
+  names=('x',),
+  constrain=lambda x: x,
+  **trace,
 ):
   """Returns a `Posterior` of draws [draws, chains, d] that nobody sampled."""
   problem = types.SimpleNamespace(
-    names=['x'], constrain=lambda x: x, model=None,
+    names=names, constrain=constrain, model=None,
     coordinates=[f'x[{i}]' for i in range(values.shape[-1])],
   )  # fmt: skip
   trace = dict(target_log_prob=_heavy()[..., 0]) | trace
@@ -209,6 +215,51 @@ def test_a_posterior_is_judged_by_what_its_chains_may(most, converged):
   assert [told in words for words in posterior.failed] == [True] * (
     not converged
   )
+
+
+_IN_FLOAT32 = lambda z: tf.cast(z, tf.float32)
+_EXP = lambda z: tf.exp(_IN_FLOAT32(z))
+
+
+def _no_overflow(z):
+  return tf.debugging.check_numerics(tf.exp(z), 'overflow')
+
+
+@pytest.mark.parametrize(
+  'constrain, mean, scale, words',
+  [
+    # Numbers of float32 at 1e6 are 2^-4 apart.
+    (_IN_FLOAT32, 1e6, 1e-3, 'x[0] of `states` is about 1e+06, where adjacent'),
+    (_IN_FLOAT32, 1e6, 1e-3, 'float32 numbers are further apart than its '),
+    (_IN_FLOAT32, 1e6, 0.1, 'of its standard deviation apart'),
+    (_IN_FLOAT32, 1e6, 1.0, ''),
+    (_EXP, -110.0, 1.0, 'x[0] of `states` is about 0,'),  # Below 1e-45.
+    (_EXP, -80.0, 1.0, ''),
+    (tf.sigmoid, 60.0, 1.0, 'x[0] of `states` is about 1,'),
+    # A number that no draw changes, also in a map that fails far out.
+    (lambda z: tf.concat([z, tf.ones_like(z)], axis=-1), 0.0, 1.0, ''),
+    (lambda z: tf.concat([z, _no_overflow(z) ** 0], axis=-1), 0.0, 1.0, ''),
+  ],
+)
+def test_states_that_their_dtype_rounds_to_one_number_fail(
+  constrain, mean, scale, words
+):
+  draws = mean + scale * _normal()[..., :1]
+  log_prob = -0.5 * ((draws[..., 0] - mean) / scale) ** 2
+  posterior = _posterior(draws, constrain=constrain, target_log_prob=log_prob)
+  assert posterior.converged == (not words)
+  assert words in ' '.join(posterior.failed)
+
+
+def test_computed_states_may_be_constant():
+  draws = _normal()[..., :1]
+  posterior = _posterior(
+    draws,
+    names=('sign', 'x'),
+    constrain=lambda z: dict(sign=tf.sign(z[..., 0] + 99.0), x=z),
+    target_log_prob=-0.5 * draws[..., 0] ** 2,
+  )
+  assert np.ptp(posterior.states['sign']) == 0.0 and posterior.converged
 
 
 def test_draws_that_overflow_are_told_in_words_alone():

@@ -73,13 +73,18 @@ def from_jax(
   gpus = tf.config.list_logical_devices('GPU')
   dtype = tf.as_dtype(dtype or (tf.float32 if gpus else tf.float64))
   leaves, structure = jax.tree.flatten(init)
-  specs = [tf.TensorSpec(np.shape(x), dtype) for x in leaves]
   _check(leaves, structure)
+  order = _order(jax, structure)
+  specs = [tf.TensorSpec(np.shape(leaves[i]), dtype) for i in order]
 
-  def of_leaves(*leaves):
-    return log_prob(jax.tree.unflatten(structure, leaves))
+  def unflatten(parts):
+    of_jax = dict(zip(order, parts))
+    return jax.tree.unflatten(structure, [of_jax[i] for i in sorted(order)])
 
-  places = tuple(range(len(leaves)))
+  def of_leaves(*parts):
+    return log_prob(unflatten(parts))
+
+  places = tuple(range(len(order)))
   if vectorized:
 
     def total(*leaves):
@@ -97,7 +102,7 @@ def from_jax(
   log_prob_fn, in_python = _computed(jax, both, specs, dtype, bool(gpus))
   return model.Model(
     log_prob_fn,
-    jax.tree.unflatten(structure, specs),
+    unflatten(specs),
     bijectors,
     _shown(jax, shown, dtype),
     in_python,
@@ -109,8 +114,9 @@ def from_jax(
 def _computed(jax, both, specs, dtype, is_on_gpu):
   """Returns `log_prob_fn` and `in_python` of a `Model`.
 
-  `both` takes leaves [n, event...] and returns values and gradients. The
-  `tf.TensorSpec`s of the leaves lack the axis n.
+  `both` takes leaves [n, event...] in the order of `tf.nest.flatten`, and
+  returns values and gradients. The `tf.TensorSpec`s of the leaves lack the
+  axis n.
   """
   jax2tf = optional.load('jax.experimental.jax2tf', _NAME, 'jax')
   jitted = jax.jit(both)
@@ -166,6 +172,22 @@ def _precision(jax, dtype):
   if hasattr(jax, 'enable_x64'):
     return jax.enable_x64(dtype == tf.float64)
   return jax.experimental.enable_x64(dtype == tf.float64)
+
+
+def _order(jax, structure):
+  """Returns the indices of JAX's leaves in the order of `tf.nest.flatten`.
+
+  The orders differ: JAX keeps the order of an `OrderedDict`, and `tf.nest`
+  sorts it.
+  """
+  indices = list(range(structure.num_leaves))
+  order = tf.nest.flatten(jax.tree.unflatten(structure, indices))
+  if len(order) != len(indices) or not all(isinstance(i, int) for i in order):
+    raise ValueError(
+      '`init` must be a structure of dicts, lists and tuples of arrays, '
+      f'without `None` and classes of your own, but got {structure}.'
+    )
+  return order
 
 
 def _check(leaves, structure):

@@ -26,6 +26,9 @@ from tfp_adaptive.posterior.model import constrained
 from tfp_adaptive.posterior.model import data
 from tfp_adaptive.posterior.model import kinds
 
+# Some draws are moved away from the first draw by each of these factors.
+_FACTORS = 4.0 ** np.arange(1, 21)
+_NUM_BEYOND = 4
 _MOST_ROWS = 10  # Rows of a printed table.
 _COLUMN_WIDTH = 10  # Least width of a column, with its gap.
 _COLUMNS = ('mean', 'sd', '5%', '95%', 'bulk', 'tail', 'R-hat')
@@ -102,6 +105,7 @@ class Posterior:
       self.verdict.failed.clear()  # There are too few states for other checks.
     self.verdict.failed.extend(chains.failures)
     stuck = list(verdict_lib.stuck(problem.coordinates, self.unconstrained))
+    stuck = stuck or list(self._rounded())
     self.verdict.failed.extend(stuck)
     self._is_unusable = bool(stuck) or chains.is_noisy
     self._is_unusable |= not np.all(np.isfinite(self._values[1]))
@@ -295,7 +299,8 @@ class Posterior:
     of = list(predictive.depending(model, drawn, observed))
     if not of:
       raise ValueError('No value depends on an unknown: there are no data.')
-    found = predictive.log_likelihood(model, unknowns, observed, of)
+    inexact = self._problem.inexact
+    found = predictive.log_likelihood(model, unknowns, observed, of, inexact)
     return self._unflat(found)
 
   @property
@@ -418,6 +423,31 @@ class Posterior:
     rows = self._rows_to_show(self.summary(), max_rows)
     names = [self.coordinate_names[row] for row in rows]
     return plotted.plotted(names, np.asarray(self._values[1])[..., rows])
+
+  def _rounded(self):
+    """Returns sentences on unknowns whose spread `states` do not show.
+
+    Parts that are computed have no unconstrained coordinates.
+    """
+    unknowns = {name.split('[')[0] for name in self._problem.coordinates}
+    names, values = self._values
+    is_unknown = [name.split('[')[0] in unknowns for name in names]
+    return verdict_lib.rounded(names, values, is_unknown, self._beyond)
+
+  def _beyond(self):
+    """Returns coordinates of `states` further and further out, [m, d]."""
+    rows = self.unconstrained.reshape(-1, self.unconstrained.shape[-1])
+    some = rows[np.linspace(0, len(rows) - 1, _NUM_BEYOND).astype(int)]
+    points = rows[0] + _FACTORS[:, np.newaxis, np.newaxis] * (some - rows[0])
+    try:
+      with tf.device('/CPU:0'):
+        far = constrained.constrained(self._problem, points.astype(rows.dtype))
+    except Exception:  # The user's program may raise anything out there.
+      return self._values[1][0, :1]
+    _, values = verdict_lib.coordinates(
+      self._problem.names, tf.nest.flatten(far)
+    )
+    return values.reshape(-1, values.shape[-1])
 
   def _prior_groups(self):
     """Returns the groups prior and prior_predictive."""

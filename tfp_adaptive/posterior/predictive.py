@@ -15,6 +15,7 @@ from tfp_adaptive.core import custom_gradient
 from tfp_adaptive.core import random
 from tfp_adaptive.core import tfp_private
 from tfp_adaptive.posterior.model import data
+from tfp_adaptive.posterior.model import exact
 from tfp_adaptive.posterior.model import kinds
 from tfp_adaptive.posterior.model import support_of_data
 
@@ -160,13 +161,14 @@ def _cast(model, names, values):
   }
 
 
-def log_likelihood(model, unknowns, observed, of=None):
+def log_likelihood(model, unknowns, observed, of=None, inexact=frozenset()):
   """Returns dict of name -> [n, ...]: log densities of data, given unknowns.
 
   There is one log density for each number that is independent of the others,
   given the unknowns. To find these numbers, `tfd.Sample` and `tfd.Independent`
   are replaced by their inner distributions. All observed parts are in
-  `observed`, and `of` names the data among them; `None` names all.
+  `observed`, and `of` names the data among them; `None` names all. The density
+  in TFP of the parts `inexact` is wrong at some values, and is corrected.
   """
   names = _checked_names(model, unknowns)
   observed = _cast(model, names, observed)
@@ -175,7 +177,9 @@ def log_likelihood(model, unknowns, observed, of=None):
     del index
     value = tfp_private.by_name(model, {**values, **observed})
     laws = dict(zip(names, kinds.parts(model, value)))
-    return {n: _pointwise(laws[n], observed[n]) for n in of or observed}
+    return {
+      n: _pointwise(laws[n], observed[n], n in inexact) for n in of or observed
+    }
 
   return _for_each(evaluate, unknowns)
 
@@ -221,7 +225,7 @@ def _for_each(function, unknowns):
   return tf.nest.map_structure(np.asarray, found)
 
 
-def _pointwise(law, value, num_front=0):
+def _pointwise(law, value, is_inexact, num_front=0):
   """Returns log densities of all numbers that are drawn independently.
 
   For a joint distribution inside the model, the result is a dict by part. The
@@ -230,11 +234,13 @@ def _pointwise(law, value, num_front=0):
   if isinstance(law, tfd.JointDistribution):
     names, _ = data.parts_and_events(law)
     parts = zip(names, kinds.parts(law, value), data.in_order(value)[1])
-    return {name: _pointwise(inner, part) for name, inner, part in parts}
+    return {
+      name: _pointwise(inner, part, is_inexact) for name, inner, part in parts
+    }
   if isinstance(law, tfd.Independent):
-    return _pointwise(law.distribution, value, num_front)
+    return _pointwise(law.distribution, value, is_inexact, num_front)
   if not isinstance(law, tfd.Sample):
-    return law.log_prob(value)
+    return (exact.exact(law) if is_inexact else law).log_prob(value)
   # The value is [..., batch..., sample..., event...]. The inner distribution
   # needs the sample axes before the batch, so the axes are swapped, and swapped
   # back afterwards.
@@ -242,5 +248,5 @@ def _pointwise(law, value, num_front=0):
   begin, to = num_front, num_front + inner.batch_shape.rank
   end = len(value.shape) - inner.event_shape.rank
   value = support_of_data.swapped(value, begin, to, end)
-  found = _pointwise(inner, value, begin + end - to)
+  found = _pointwise(inner, value, is_inexact, begin + end - to)
   return support_of_data.swapped(found, begin, begin + end - to, end)

@@ -26,6 +26,9 @@ DISAGREEING_RHAT = 1.1
 _FAR_FROM_ENOUGH = 16.0
 # Largest gap between adjacent floats, in deviations of a coordinate.
 _MOST_COARSE = 0.1
+# A coordinate that is not constant changes by more than this many gaps between
+# adjacent floats, somewhere far from the draws.
+_FAR_IN_GAPS = 1000.0
 # Fields of `Diagnosis` with effective sizes, and their names.
 SIZES = (
   ('ess_bulk', 'bulk ESS'),
@@ -253,6 +256,46 @@ def stuck(names, draws):
       f'{draws.dtype.name} numbers are {share[worst]:.2g} of its standard '
       f'deviation apart (at most {_MOST_COARSE} is allowed): pass '
       '`dtype=tf.float64`, write the model in float64, or subtract a constant'
+    )
+
+
+def rounded(names, values, is_unknown, beyond):
+  """Yields a sentence if the dtype of the supports hides an unknown's spread.
+
+  Draws may be made in float64 and shown in float32. If all become one number,
+  R-hat and effective sizes are NaN, and no other check fails. A coordinate
+  that is constant by itself, such as a zero of a triangular matrix, passes.
+
+  Args:
+    names: Names of coordinates.
+    values: Draws on the supports, [n, chains, d].
+    is_unknown: Which coordinates are checked, [d] bools. Computed ones are not.
+    beyond: Function without arguments that returns values on the supports,
+      [m, d], at points that lie further and further from the draws. It is
+      called only if a coordinate is constant or coarse.
+  """
+  with np.errstate(all='ignore'):
+    gap = np.spacing(np.max(np.abs(values), axis=(0, 1)))
+    spread = np.std(values, axis=(0, 1), dtype=np.float64)
+    share = np.where(is_unknown, gap / spread, 0.0)
+    if not np.any(share > _MOST_COARSE):
+      return
+    change = np.abs(beyond() - values[0, 0])
+    change = np.max(np.where(np.isfinite(change), change, 0.0), axis=0)
+  share = np.where(change > _FAR_IN_GAPS * gap, share, 0.0)
+  worst = int(np.argmax(share))
+  if share[worst] > _MOST_COARSE:
+    dtype = values.dtype.name
+    apart = (
+      'further apart than its draws'
+      if np.isinf(share[worst])
+      else f'{share[worst]:.2g} of its standard deviation apart (at most '
+      f'{_MOST_COARSE} is allowed)'
+    )
+    other = ', or write the model in float64' if dtype == 'float32' else ''
+    yield (
+      f'{names[worst]} of `states` is about {values[0, 0, worst]:.3g}, where '
+      f'adjacent {dtype} numbers are {apart}: subtract a constant{other}'
     )
 
 

@@ -33,6 +33,15 @@ in_order = kinds.in_order
 
 # Words of TFP's errors for nested joint distributions that are not supported.
 _NESTED = r"unhashable type: 'slice'|could not be converted to a dimension"
+# Largest error of rounding data to the dtype of their part, in standard
+# deviations of the data. With more, adjacent numbers of the dtype are a tenth
+# of a deviation apart, and data are refused.
+_MOST_ROUNDED = 0.05
+# With more than this, there is a warning: a model may explain most of the
+# spread, and what is left may be as small as the error.
+_NOTABLY_ROUNDED = 1e-3
+# Fewest rows for a standard deviation of each column.
+_FEWEST_ROWS = 10
 # Number of prior draws to try if data lie at an end of their support.
 _NUM_PRIOR_DRAWS = 8
 
@@ -266,6 +275,7 @@ def _check_data(model, graph, inputs, looks, given):
   inexact, bounding, bounded = set(), set(), set()
   for name, leaves in looks.items():
     for leaf, found, folds in leaves:
+      _check_rounding(leaf)
       _check_folds(model, graph, inputs, leaf, folds, movers_of, given)
       known, movers = [], set()
       for rule in found.rules:
@@ -536,6 +546,43 @@ def _check_missing(leaf):
       f'The data {leaf.name!r} are not finite numbers throughout. Leave '
       'missing ones out, or make them unknowns of the model.'
     )
+
+
+def _check_rounding(leaf):
+  """Refuses data that the dtype of their part rounds much; warns if less."""
+  dtype = leaf.law.dtype
+  is_floating = isinstance(dtype, tf.DType) and dtype.is_floating
+  if leaf.value is None or not is_floating or not np.size(leaf.value):
+    return
+  value = np.ma.asarray(leaf.value)
+  if np.can_cast(value.dtype, dtype.as_numpy_dtype):
+    return
+  value = np.ma.filled(value.astype(np.float64), np.nan)
+  value = np.where(np.isfinite(value), value, np.nan)
+  axis = 0 if value.ndim > 1 and len(value) >= _FEWEST_ROWS else None
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore', RuntimeWarning)  # About infinity and NaN.
+    rounded = value.astype(dtype.as_numpy_dtype).astype(np.float64)
+    error = np.abs(rounded - value)
+    spread = np.nanstd(value, axis=axis)
+    # The spread of one number, or of equal numbers, is not known.
+    spread = np.where(spread > 0.0, spread, np.nanmax(np.abs(value), axis=axis))
+    share = np.where(np.isinf(error), np.inf, error / spread)
+    share = np.nan_to_num(share, nan=0.0, posinf=np.inf)
+  worst = np.unravel_index(np.argmax(share), share.shape)
+  if share[worst] <= _NOTABLY_ROUNDED:
+    return
+  message = (
+    f'The data {leaf.name!r} are rounded to {dtype.name}, because the model '
+    f'draws {dtype.name} there: {value[worst]:.10g} becomes '
+    f'{rounded[worst]:.10g}. The error is {share[worst]:.2g} of the standard '
+    f'deviation of the data (at most {_MOST_ROUNDED} is allowed). Write all '
+    'constants of the model in float64, for example `np.float64(1.0)`, or '
+    'subtract a constant from the data.'
+  )
+  if share[worst] > _MOST_ROUNDED:
+    raise ValueError(message)
+  run_warnings.warn(message)
 
 
 def _is_valid(law, shape):

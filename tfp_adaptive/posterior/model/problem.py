@@ -67,6 +67,8 @@ class Problem(NamedTuple):
   observed: dict
   # The joint distribution with nothing pinned; None for a density.
   model: Any = None
+  # Names of parts whose density in TFP is wrong at some values, see `exact`.
+  inexact: frozenset = frozenset()
   # For ArviZ: dimension -> labels, name -> dimensions.
   coords: Any = MappingProxyType({})
   dims: Any = MappingProxyType({})
@@ -125,6 +127,7 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
     event_size=split.event_size,
     observed=data.as_arrays(model),
     model=whole,
+    inexact=checked.inexact,
   )
   if not checked.bounding:
     return problem
