@@ -110,6 +110,24 @@ def test_steps_are_short_where_a_neck_shows_and_nowhere_else():
   assert isinstance(tfpa.frozen(kernel, results), tfpa.MetropolisHastings)
 
 
+@pytest.mark.parametrize('dead', [1e3, np.nan])
+def test_a_chain_that_can_never_move_is_in_no_narrow_region(dead):
+  def target(x):
+    square = tf.reduce_sum(x**2, axis=-1)
+    return tf.where(square < 1e4, -0.5 * square, -float('inf'))
+
+  proposal = tfpa.proposals.UncalibratedPreconditionedLangevin(
+    target, tfpa.preconditioners.diagonal(init_scale=0.1)
+  )
+  kernel = short_steps.ShortSteps(tfpa.MetropolisHastings(proposal), 100)
+  state = tf.constant([[0.3, 0.1], [dead, dead]], tf.float64)
+  results = kernel.bootstrap_results(state)
+  results = results._replace(short_step_share=tf.zeros([], tf.float64))
+  _, results = kernel.one_step(state, results, seed=_SEED)
+  # The first step has the weight 4 / 5 against a share of 1.
+  np.testing.assert_allclose(results.share_lost, 0.2)
+
+
 def test_a_short_step_is_a_step_of_that_size():
   inner = _mala(1.0)
   kernel = short_steps.ShortSteps(inner, 0, 0.9)

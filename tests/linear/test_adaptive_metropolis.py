@@ -11,20 +11,26 @@ from tfp_adaptive.core.stack import metropolis_hastings_results as mh_results
 
 _NUM_STEPS = 20
 _TARGET = targets.Banana(3)
+_FAR = 1e6  # Outside of the support.
 
 
-def _run(preconditioner, **options):
+def _target(x):
+  return tf.where(x[..., 0] < _FAR, _TARGET.log_prob(x), -float('inf'))
+
+
+def _run(preconditioner, dead=(), **options):
   """Returns kernel, starting results, states and results of the run."""
   kernel = tfpa.adaptation.MomentBasedAdaptation(
     tfpa.MetropolisHastings(
       tfpa.proposals.UncalibratedPreconditionedRandomWalk(
-        _TARGET.log_prob, preconditioner
+        _target, preconditioner
       )
     ),
     num_adaptation_steps=_NUM_STEPS,
     **options,
   )
-  start = tf.constant(_TARGET.draw(4))
+  rows = [np.full([1, 3], value) for value in dead]
+  start = tf.constant(np.concatenate([_TARGET.draw(4), *rows]))
   before = kernel.bootstrap_results(start)
   states, results = targets.run(kernel, start, _NUM_STEPS, results=before)
   return start, before, states, results
@@ -45,19 +51,25 @@ def _own_rates(step):
 
 
 @pytest.mark.parametrize(
-  'shape_rate, rates', [(1e-3, _printed_rates), (None, _own_rates)]
+  'shape_rate, rates, dead',
+  [
+    (1e-3, _printed_rates, ()),
+    (None, _own_rates, ()),
+    (1e-3, _printed_rates, (_FAR, np.nan)),  # Chains that can never move.
+  ],
 )
-def test_mean_factor_and_scale_follow_their_recursions(shape_rate, rates):
+def test_mean_factor_and_scale_follow_their_recursions(shape_rate, rates, dead):
   start, before, states, all_results = _run(
     registry.fixed(0.5 * targets.correlated_factor(3, 4.0, seed=8)),
     target_accept_prob=0.3,
     shape_rate=shape_rate,
+    dead=dead,
   )
-  mean = start.numpy().mean(axis=0)
+  mean = start[:4].numpy().mean(axis=0)
   factor = np.asarray(_accepted(before).preconditioner_params)
   variance = 1.0
   for step, (state, results) in enumerate(zip(states, all_results), start=1):
-    centered = state.numpy() - mean
+    centered = state[:4].numpy() - mean
     mean_rate, rate = rates(step)
     mean = mean + mean_rate * centered.mean(axis=0)
     whitened = np.linalg.solve(factor, centered.T)
@@ -69,7 +81,7 @@ def test_mean_factor_and_scale_follow_their_recursions(shape_rate, rates):
     change = 2.0 * np.tril(tangent) - np.diag(np.diag(tangent))
     factor = factor @ (np.eye(3) + change)
     accept_prob = np.exp(
-      np.minimum(mh_results(results).log_accept_ratio, 0.0)
+      np.minimum(mh_results(results).log_accept_ratio[:4], 0.0)
     ).mean()
     variance *= 1.0 + 0.01 * (accept_prob - 0.3) / 0.3
     np.testing.assert_allclose(results.mean, mean, rtol=1e-9)

@@ -14,9 +14,10 @@ _TARGET = targets.Banana(_SIZE)
 _FACTOR = 0.6 * targets.correlated_factor(_SIZE, 5.0, seed=3)
 
 
-def _after_a_step(kernel):
+def _after_a_step(kernel, num_dead=0):
   """Returns the start, results and the gradient at what was proposed."""
-  start = _TARGET.draw(_NUM_CHAINS)
+  dead = np.full([num_dead, _SIZE], np.nan)
+  start = np.concatenate([_TARGET.draw(_NUM_CHAINS), dead])
   state = tf.constant(start)
   _, results = kernel.one_step(
     state, kernel.bootstrap_results(state), seed=tf.constant([3, 4])
@@ -26,7 +27,8 @@ def _after_a_step(kernel):
   return start, results, gradient
 
 
-def test_the_first_step_follows_the_mean_gradient_of_all_chains():
+@pytest.mark.parametrize('num_dead', [0, 15])
+def test_the_first_step_follows_the_mean_gradient_of_live_chains(num_dead):
   kernel = tfpa.gradient_adaptive_random_walk(
     _TARGET.log_prob,
     10,
@@ -36,9 +38,10 @@ def test_the_first_step_follows_the_mean_gradient_of_all_chains():
     ),
     optimizer=tfpa.optimizers.rmsprop(_RATE),
   )
-  _, results, gradient = _after_a_step(kernel)
+  _, results, gradient = _after_a_step(kernel, num_dead)
   step = results.inner_results
-  is_below = step.log_accept_ratio.numpy() < 0.0
+  is_live = np.arange(_NUM_CHAINS + num_dead) < _NUM_CHAINS
+  is_below = is_live & (step.log_accept_ratio.numpy() < 0.0)
   assert 5 < is_below.sum() < _NUM_CHAINS
   noise = step.proposed_results.noise.numpy()
   value = np.tril(gradient[is_below].T @ noise[is_below]) / _NUM_CHAINS

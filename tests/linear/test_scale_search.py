@@ -74,6 +74,16 @@ def test_a_chain_without_a_gradient_says_nothing_of_the_others():
   np.testing.assert_allclose(search.scale, 1.0 / 3.0)
 
 
+def test_a_chain_outside_the_support_says_nothing_of_the_others():
+  # There the gradient of log x is finite, and the density is NaN.
+  kernel = tfpa.fisher_divergence_langevin(
+    lambda x: tf.reduce_sum(tf.math.log(x), axis=-1), 10, short_step_share=0.0
+  )
+  start = tf.constant([[2.0, 2.0], [-1e-3, -1e-3]], tf.float64)
+  search = kernel.bootstrap_results(start).scale_search
+  np.testing.assert_allclose(search.scale, 2.0)
+
+
 def test_a_search_without_a_crossing_gives_up():
   search = _run(np.inf, scale_search.start(tf.float64), num_steps=120)
   assert not bool(search.is_searching)

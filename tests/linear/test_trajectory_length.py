@@ -81,11 +81,12 @@ def test_jumps_count_by_their_acceptance_and_failed_ones_as_none():
     everywhere, tf.constant(False),
   )  # fmt: skip
 
-  def jumps(accept_prob, proposed):
-    return trajectory_length.add(
+  def jumps(accept_prob, proposed, alive=everywhere):
+    found = trajectory_length.add(
       lengths, tf.constant(2), [-rows, proposed, rows],
-      tf.constant(accept_prob, tf.float64), everywhere, tf.constant(False),
-    ).jumps[1]  # fmt: skip
+      tf.constant(accept_prob, tf.float64), alive, tf.constant(False),
+    )  # fmt: skip
+    return found.jumps[1] / found.weights[1]
 
   whole = jumps([1.0] * 4, 3.0 * rows).numpy()
   assert np.all(whole[0] > 0.0)
@@ -96,6 +97,12 @@ def test_jumps_count_by_their_acceptance_and_failed_ones_as_none():
   found = jumps([0.0, 1.0, 1.0, 1.0], failed)
   kept = jumps([0.0, 1.0, 1.0, 1.0], 3.0 * rows)
   np.testing.assert_array_equal(found, kept)
+  # A chain that can never move is not in the mean.
+  alive = tf.constant([[False], [True], [True], [True]])
+  dead = jumps([np.nan, 1.0, 1.0, 1.0], failed, alive)
+  fewer = jumps([np.nan, 0.0, 1.0, 1.0], failed, alive)
+  one = jumps([np.nan, 1.0, 0.0, 0.0], failed, alive)
+  np.testing.assert_allclose(dead, fewer + one)
 
 
 def test_functions_are_of_what_is_standardized_and_the_square_is_bounded():

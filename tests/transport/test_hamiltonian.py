@@ -333,6 +333,7 @@ def test_diverged_chains_are_marked_and_leave_finite_gradients():
   )
   start = np.abs(transported.draws(40)) * 0.4
   start[-1] = 0.5
+  start[-2] = np.nan
   step = _Step(proposal, start)
   is_finite = step.transition().is_finite.numpy()
   assert not is_finite[-1]

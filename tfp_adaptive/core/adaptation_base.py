@@ -161,6 +161,33 @@ def is_alive(mh_results):
   return alive
 
 
+def mean_of_alive(alive, values, axis=None):
+  """Returns the mean of `values`, [chains..., ...], over the live chains.
+
+  `alive`, bool, broadcasts to `values`. The mean is 0 if no chain is alive.
+  Dead chains get the mean of the others, so that the bits of a run without dead
+  chains are those of `tf.reduce_mean`.
+  """
+  total = tf.reduce_sum(
+    tf.where(alive, values, tf.zeros_like(values)), axis, keepdims=True
+  )
+  num_alive = tf.reduce_sum(tf.cast(alive, values.dtype))
+  mean = total / tf.maximum(num_alive, 1.0)
+  return tf.reduce_mean(tf.where(alive, values, mean), axis)
+
+
+def per_alive(alive, mean, then=lambda mean: mean):
+  """Returns `then` of the mean over live chains.
+
+  In the given `mean` over all chains, dead chains are 0. If all are alive, the
+  bits are those of `then(mean)`. XLA fuses `then` with the mean and rounds once
+  less, so that a mean that was selected or multiplied before has other bits.
+  """
+  num_alive = tf.reduce_sum(tf.cast(alive, mean.dtype))
+  factor = tf.cast(ps.size(alive), mean.dtype) / tf.maximum(num_alive, 1.0)
+  return tf.where(tf.reduce_all(alive), then(mean), then(mean * factor))
+
+
 def counted(count, new):
   """Returns `min(count, 2**30) + new`, int32, which does not overflow."""
   return tf.minimum(count, _MOST_COUNTED) + new

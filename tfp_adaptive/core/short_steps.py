@@ -34,6 +34,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import kernel_base
@@ -164,10 +165,14 @@ class ShortSteps(kernel_base.Wrapper):
     if not num_adaptation_steps or self._parameters['while_adapting']:
       return results
     is_full = (results.step <= num_adaptation_steps) & ~results.is_short
-    ratio = stack.metropolis_hastings_results(results).log_accept_ratio
+    mh_results = stack.metropolis_hastings_results(results)
+    ratio = mh_results.log_accept_ratio
     dtype = results.share_lost.dtype
     is_lost = (ratio <= _NEVER) | tf.math.is_nan(ratio)
-    lost = tf.reduce_mean(tf.cast(is_lost, dtype))
+    # A chain that can never move is in no narrow region.
+    lost = adaptation_base.mean_of_alive(
+      adaptation_base.is_alive(mh_results), tf.cast(is_lost, dtype)
+    )
     rate = _GAIN / (tf.cast(results.num_full, dtype) + _GAIN + 1.0)
     rate *= tf.cast(is_full, dtype)
     share_lost = results.share_lost + rate * (lost - results.share_lost)

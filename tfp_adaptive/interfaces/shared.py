@@ -203,6 +203,10 @@ class Transition(NamedTuple):
   jacobian_eigenvalue: Any = 0.0
   # Terms in the estimate of log det(I + D), [] int32; 0 without an estimate.
   num_log_det_terms: Any = 0
+  # Whether a chain can move, [chains...] bool. It cannot if its density or
+  # gradient is not finite. The adaptation sets this field, and means over
+  # chains leave out the chains that cannot move.
+  is_alive: Any = True
 
 
 class Replay(NamedTuple):
@@ -254,7 +258,10 @@ def _nothing(_: Any) -> dict[str, Any]:
 
 
 class Criterion(NamedTuple):
-  """An objective to maximize: mean value + entropy_weight * mean entropy."""
+  """An objective to maximize: mean value + entropy_weight * mean entropy.
+
+  The means are over the chains that can move (`Transition.is_alive`).
+  """
 
   name: str
   # (problem: ProblemSize) -> state of the criterion.

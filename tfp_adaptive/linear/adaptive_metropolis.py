@@ -171,10 +171,10 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     """Starts the inner kernel, the search, and mu at the chains' mean."""
     inner = self.inner_kernel.bootstrap_results(init_state)
     inner, search = scale_search.begin(self.proposal, inner)
-    state = self._flat_state(init_state, inner)
+    state, alive = self._rows(init_state, inner)
     return MomentBasedAdaptationResults(
       inner_results=inner,
-      mean=_chain_mean(state),
+      mean=adaptation_base.mean_of_alive(alive, state, axis=0),
       scale_search=search,
       step=tf.zeros([], tf.int32),
       mean_accept_prob=tf.zeros([], state.dtype),
@@ -189,16 +189,18 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
     is_searching = results.scale_search.is_searching
     search = scale_search.update(results.scale_search, accept_prob, target)
 
-    state = self._flat_state(states[1], inner)
-    centered = state - results.mean
+    state, alive = self._rows(states[1], inner)
+    centered = tf.where(alive, state - results.mean, 0.0)
     params = stack.proposal_results(inner).preconditioner_params
     mean_rate, rate = self._rates(results)
+    # Without a live chain nothing is learned.
+    rate = tf.where(tf.reduce_any(alive), rate, 0.0)
     # Half of the rate, because C (I + E) changes C C^T by twice E.
     moved = self.preconditioner.move(
       params,
       tf.nest.map_structure(
         lambda g: tf.where(tf.math.is_finite(g), 0.5 * rate * g, 0.0),
-        self._shape_gradient(params, centered),
+        self._shape_gradient(params, centered, alive),
       ),
     )
     step_size = stack.proposal_results(inner).step_size
@@ -219,10 +221,21 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
         preconditioner_params=chosen['params'],
         step_size=chosen['step_size'],
       ),
-      mean=results.mean + mean_rate * _chain_mean(centered),
+      mean=results.mean
+      + mean_rate * adaptation_base.mean_of_alive(alive, centered, axis=0),
       scale_search=search,
       mean_accept_prob=accept_prob,
     )
+
+  def _rows(self, state, inner):
+    """Returns states, [num_chains, d], and which of them count, [., 1] bool.
+
+    A chain that can never move would bend the shape for all others.
+    """
+    rows = state_parts.as_rows(self._flat_state(state, inner))
+    alive = adaptation_base.is_alive(self._mh_results(inner))
+    is_finite = tf.reduce_all(tf.math.is_finite(rows), axis=-1, keepdims=True)
+    return rows, is_finite & tf.reshape(alive, [-1, 1])
 
   def _rates(self, results):
     """Returns a and b of a step, []."""
@@ -234,22 +247,20 @@ class MomentBasedAdaptation(adaptation_base.AdaptationWrapper):
       return rate, rate
     return _MEAN_RATE, first / (1.0 + 4.0 * step / self.num_adaptation_steps)
 
-  def _shape_gradient(self, params, centered):
+  def _shape_gradient(self, params, rows, alive):
     """Returns the gradient of log N(x | mu, C C^T) in the tangent E at E = 0.
 
-    C moves as C (I + E). The gradient is the mean over chains of w w^T - I,
-    projected onto the structure, with w = C^-1 (x - mu).
+    C moves as C (I + E). The gradient is the mean over live chains of
+    w w^T - I, projected onto the structure, with w = C^-1 (x - mu). `rows` are
+    x - mu, [num_chains, d], and 0 for the other chains.
     """
     operator = self.preconditioner.operator(params)
-    rows = state_parts.as_rows(centered)
     whitened = scale_factor.unapply(operator, rows)
     num_rows = tf.cast(tf.shape(rows)[0], rows.dtype)
     return tf.nest.map_structure(
-      lambda outer, identity: outer / num_rows - identity,
+      lambda outer, identity: adaptation_base.per_alive(
+        alive, outer / num_rows, lambda mean: mean - identity
+      ),
       self.preconditioner.outer(params, whitened, whitened, lambda: rows),
       self.preconditioner.log_det_gradient(params),
     )
-
-
-def _chain_mean(rows):
-  return tf.reduce_mean(state_parts.as_rows(rows), axis=0)

@@ -148,7 +148,7 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
         self._num_updates_of_steps(results, statistics), step_size.dtype
       )
       factor *= step_sizes.change(accept_prob, target, rate)
-      return params, step_size * factor, statistics
+      return params, step_sizes.bounded(step_size * factor), statistics
 
     def rescale(params, statistics):
       by = search.scale / results.scale_search.scale
@@ -313,10 +313,11 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     return gradients, tf.reduce_sum(tf.cast(~is_finite, tf.int32))
 
   def _states_and_gradients(self, state, inner):
-    """Returns states, gradients, [num_chains, d], and whether both are finite.
+    """Returns states, gradients, [num_chains, d], and whether both are usable.
 
     Rows that are not finite, or whose squares overflow, are set to zero.
-    Otherwise one such row would stay in all moments.
+    Otherwise one such row would stay in all moments. So would a chain that can
+    never move, although its state and gradient may be finite.
     """
     states = state_parts.as_rows(self._flat_state(state, inner))
     accepted = self._mh_results(inner).accepted_results
@@ -329,6 +330,8 @@ class ClosedFormAdaptation(adaptation_base.AdaptationWrapper):
     is_finite = tf.math.is_finite(
       squares * tf.cast(ps.shape(states)[0], squares.dtype)
     )
+    alive = adaptation_base.is_alive(self._mh_results(inner))
+    is_finite &= tf.reshape(alive, [-1, 1])
     return (
       tf.where(is_finite, states, 0.0),
       tf.where(is_finite, gradients, 0.0),

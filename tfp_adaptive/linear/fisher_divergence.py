@@ -350,6 +350,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
       pairs = tf.concat([states, gradients], axis=-1)
       pairs = tf.where(is_finite, pairs, float('nan'))  # Histories skip NaN.
       return self._fit_pairs(params, statistics, time, inner, pairs)
+    num_chains = tf.reduce_sum(tf.cast(is_finite, time.dtype))
     weight = gain / (time + gain * _PRIOR_STEPS)
     state = running_moments.add(statistics.state, states, is_finite, weight)
     gradient = running_moments.add(
@@ -357,7 +358,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
     )
     statistics = statistics._replace(time=time, state=state, gradient=gradient)
     if self._is_fitted:
-      params, statistics = self._fit(params, statistics, ps.shape(states)[0])
+      params, statistics = self._fit(params, statistics, num_chains)
     else:
       rate = schedule.covariance_rate(
         time - 1.0, self.problem(inner), _MOVE_GAIN * gain
@@ -367,7 +368,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
         params,
         tf.where(is_finite, states - state.mean, 0.0),
         tf.where(is_finite, gradients - gradient.mean, 0.0),
-        1.0 / tf.cast(ps.shape(states)[0], states.dtype),
+        1.0 / tf.maximum(num_chains, 1.0),
         rate,
       )
       params, num_failed = _if_finite(moved, params, statistics.num_failed_fits)
@@ -384,7 +385,7 @@ class FisherDivergenceAdaptation(closed_form.ClosedFormAdaptation):
         self.preconditioner,
         statistics.state.spread,
         statistics.gradient.spread,
-        time * tf.cast(num_chains, time.dtype),
+        time * num_chains,
       )
       return _if_finite(factor, params, num_failed)
 

@@ -142,8 +142,9 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       mh_results,
     )
     params = stack.proposal_results(inner).preconditioner_params
+    alive = adaptation_base.is_alive(mh_results)
     value_grads, entropy_grads, transition = self._gradients(
-      replay, params, results.criterion_state
+      replay, params, results.criterion_state, alive
     )
     is_usable = self._is_usable(params, value_grads)
     is_usable &= self._is_usable(params, entropy_grads)
@@ -153,8 +154,12 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       results.criterion_state,
       transition,
       interfaces.Slopes(
-        value=self._slope(params, value_grads, is_usable, problem),
-        entropy=self._slope(params, entropy_grads, is_usable, problem),
+        *(
+          adaptation_base.per_alive(
+            alive, self._slope(params, grads, is_usable, problem)
+          )
+          for grads in (value_grads, entropy_grads)
+        ),
         is_searching=is_searching,
       ),
       problem,
@@ -172,7 +177,9 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
       else results.criterion_state
     )
     grads = tf.nest.map_structure(
-      lambda v, h: tf.where(is_usable, v + weight * h, 0.0),
+      lambda v, h: adaptation_base.per_alive(
+        alive, tf.where(is_usable, v + weight * h, 0.0)
+      ),
       value_grads,
       entropy_grads,
     )
@@ -219,8 +226,12 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
     )
     return params, optimizer_state
 
-  def _gradients(self, replay, params, criterion_state):
-    """Returns the gradients of value and entropy, averaged over chains."""
+  def _gradients(self, replay, params, criterion_state, alive):
+    """Returns gradients of the mean value and entropy, and the transition.
+
+    The means count chains that can never move as 0. They have not diverged,
+    and would shrink the proposal at every step.
+    """
     is_relative = self.optimizer.is_relative
     variable = scale_factor.zero_tangent(params) if is_relative else params
     with tf.GradientTape(
@@ -232,10 +243,12 @@ class GradientBasedAdaptation(adaptation_base.AdaptationWrapper):
         if is_relative
         else scale_factor.at(self.preconditioner, variable)
       )
-      transition = replay.transition(factor)
-      value = tf.reduce_mean(self.criterion.value(criterion_state, transition))
+      transition = replay.transition(factor)._replace(is_alive=alive)
+      value = self.criterion.value(criterion_state, transition)
+      value = tf.reduce_mean(tf.where(alive, value, tf.zeros_like(value)))
       # The entropy of a chain that diverged counts with a negative sign.
       sign = tf.where(transition.is_finite, tf.ones_like(value), -1.0)
+      sign = tf.where(alive, sign, 0.0)
       entropy = tf.reduce_mean(
         sign * self.criterion.entropy(criterion_state, transition)
       )

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
 from tfp_adaptive.core import tfp_private
@@ -53,7 +54,8 @@ def begin(proposal, inner_results):
   If the first scale was given, the results are unchanged, and the search is
   over. `proposal` is the innermost kernel.
   """
-  accepted = stack.metropolis_hastings_results(inner_results).accepted_results
+  mh_results = stack.metropolis_hastings_results(inner_results)
+  accepted = mh_results.accepted_results
   dtype = accepted.step_size.dtype
   if proposal.preconditioner.init_scale is not None:
     return inner_results, fixed(dtype)
@@ -62,6 +64,9 @@ def begin(proposal, inner_results):
     grads = state_parts.flatten(
       accepted.grads_target_log_prob, ps.rank(accepted.target_log_prob)
     )
+    # Outside the support, a finite gradient says nothing about the target.
+    alive = adaptation_base.is_alive(mh_results)
+    grads = tf.where(alive[..., tf.newaxis], grads, float('nan'))
   search = start(dtype, grads, int(np.max(proposal.num_leapfrog_steps)))
   params = proposal.preconditioner.rescale(
     accepted.preconditioner_params, search.scale

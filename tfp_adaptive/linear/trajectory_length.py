@@ -123,20 +123,21 @@ def add(lengths, num_steps, places, accept_prob, is_finite, is_searching):
   )
   jumps = accept_prob[:, tf.newaxis] * (after - before) ** 2
   jumps = tf.where(tf.math.is_finite(jumps), jumps, 0.0)
-  # Chains that failed have not jumped, and are left out of the moments.
+  # A proposal that failed is a jump of 0. A chain whose present state is not
+  # finite, or which can never move, is left out of the moments and the jumps.
   now = tf.where(is_finite, now, 0.0)
   share = tf.reduce_mean(tf.cast(is_finite, rows.dtype))
   mean, square = (
     tf.math.divide_no_nan(tf.reduce_mean(values, axis=1), share)
     for values in (now, now**2)
   )
-  jump = tf.reduce_mean(jumps, axis=1)
+  jump = adaptation_base.mean_of_alive(is_finite, jumps, axis=1)
   weight *= tf.cast(share > 0.0, rows.dtype)
   # Later steps count more, so that the first steps are forgotten.
   age = time * tf.one_hot(
     num_steps - 1, lengths.weights.shape[0], dtype=rows.dtype
   )
-  age *= tf.cast(tf.shape(rows)[0], rows.dtype)
+  age *= tf.reduce_sum(tf.cast(is_finite, rows.dtype))
   return lengths._replace(
     num_steps=lengths.num_steps + 1,
     num_taken=lengths.num_taken + num_steps,

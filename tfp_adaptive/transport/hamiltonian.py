@@ -414,11 +414,14 @@ def _keep_finite(proposed, log_accept_ratio):
   is_finite &= log_accept_ratio > -_DIVERGENCE
   is_finite &= tf.reduce_all(tf.math.is_finite(path.gradients), axis=[0, -1])
   keep = is_finite[..., tf.newaxis]
+  start = tf.where(tf.math.is_finite(path.start), path.start, 0.0)
   return (
     is_finite,
     path._replace(
+      # A state that is not finite would make the gradients of all chains so.
+      start=start,
       gradients=tf.where(keep, path.gradients, 0.0),
-      midpoint=tf.where(keep, path.midpoint, path.start),
+      midpoint=tf.where(keep, path.midpoint, start),
     ),
     tf.where(keep, proposed.noise, 0.0),
   )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import shown
 
@@ -66,7 +67,7 @@ def expected_squared_jump_distance(target_accept_prob=0.55):
     distance = jump_distance(transition)
     return tf.where(
       transition.is_finite,
-      distance / scale_of(state, distance, transition.is_finite),
+      distance / scale_of(state, transition),
       -transition.proposal_entropy,
     )
 
@@ -96,18 +97,22 @@ def _init(problem):
   )
 
 
-def scale_of(state, distance, is_finite):
+def scale_of(state, transition):
   """Returns lambda: the moving mean if it is known, else the present mean."""
-  finite = tf.where(is_finite, distance, 0.0)
-  current = tf.stop_gradient(tf.reduce_mean(finite))
+  current = tf.stop_gradient(_mean_distance(transition))
   scale = tf.where(state.is_first, current, state.moving_distance)
   return tf.maximum(scale, tf.constant(1e-30, scale.dtype))
 
 
+def _mean_distance(transition):
+  """Returns the mean of alpha |y - x|^2; chains that diverged count as 0."""
+  distance = tf.where(transition.is_finite, jump_distance(transition), 0.0)
+  return adaptation_base.mean_of_alive(transition.is_alive, distance)
+
+
 def _update(state, transition, slopes, problem):
   del slopes, problem
-  distance = tf.where(transition.is_finite, jump_distance(transition), 0.0)
-  mean = tf.reduce_mean(distance)
+  mean = _mean_distance(transition)
   moved = _SMOOTHING * state.moving_distance + (1.0 - _SMOOTHING) * mean
   return JumpDistanceState(
     moving_distance=tf.where(state.is_first, mean, moved),

@@ -89,7 +89,8 @@ def generalized_speed_measure(
   |mu|^2.
 
   The entropy of a chain that diverged counts with a negative sign. If all
-  chains diverge, the gradient therefore points to a smaller scale.
+  chains diverge, the gradient therefore points to a smaller scale. A chain that
+  can never move has not diverged, and is in no mean.
 
   Args:
     target_accept_prob: Wanted mean acceptance, in (0, 1).
@@ -283,12 +284,14 @@ def default_rule(optimizer, relative='balance'):
 
 
 def mean_accept_prob(transition, use_accept_flag=False):
-  """Returns the acceptance averaged over chains; diverged chains count 0."""
+  """Returns the mean acceptance of live chains; diverged ones count 0, []."""
   if use_accept_flag:
     accept = tf.cast(transition.is_accepted, transition.log_accept_ratio.dtype)
   else:
     accept = tf.exp(tf.minimum(transition.log_accept_ratio, 0.0))
-  return tf.reduce_mean(tf.where(transition.is_finite, accept, 0.0))
+  return adaptation_base.mean_of_alive(
+    transition.is_alive, tf.where(transition.is_finite, accept, 0.0)
+  )
 
 
 def _balanced(state, slopes, excess, problem):

@@ -57,7 +57,7 @@ def l2hmc(target_accept_prob=0.55):
 
   def value(state, transition):
     distance = jump_distance(transition)
-    ratio = distance / scale_of(state, distance, transition.is_finite)
+    ratio = distance / scale_of(state, transition)
     return tf.where(
       transition.is_finite,
       ratio - 1.0 / tf.maximum(ratio, tf.constant(_FLOOR, ratio.dtype)),

@@ -32,6 +32,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 
 PenaltyState = collections.namedtuple(
@@ -98,11 +99,14 @@ def eigenvalue_penalty(
   def update(state, transition):
     costs = cost(transition)
     costs = tf.minimum(costs, 1.0) if bound_influence else costs
-    surplus = tf.minimum(tf.reduce_mean(costs), 1.0) - slack
+    mean_cost = adaptation_base.mean_of_alive(transition.is_alive, costs)
+    surplus = tf.minimum(mean_cost, 1.0) - slack
     grown = state.weight * (1.0 + rate * surplus)
     return PenaltyState(
       weight=tf.clip_by_value(grown, *weights),
-      mean_abs_eigenvalue=tf.reduce_mean(_size(transition)),
+      mean_abs_eigenvalue=adaptation_base.mean_of_alive(
+        transition.is_alive, _size(transition)
+      ),
       num_log_det_terms=tf.convert_to_tensor(
         transition.num_log_det_terms, tf.int32
       ),
