@@ -81,12 +81,11 @@ def test_jumps_count_by_their_acceptance_and_failed_ones_as_none():
     everywhere, tf.constant(False),
   )  # fmt: skip
 
-  def jumps(accept_prob, proposed, alive=everywhere):
-    found = trajectory_length.add(
+  def jumps(accept_prob, proposed):
+    return trajectory_length.add(
       lengths, tf.constant(2), [-rows, proposed, rows],
-      tf.constant(accept_prob, tf.float64), alive, tf.constant(False),
-    )  # fmt: skip
-    return found.jumps[1] / found.weights[1]
+      tf.constant(accept_prob, tf.float64), everywhere, tf.constant(False),
+    ).jumps[1]  # fmt: skip
 
   whole = jumps([1.0] * 4, 3.0 * rows).numpy()
   assert np.all(whole[0] > 0.0)
@@ -97,12 +96,24 @@ def test_jumps_count_by_their_acceptance_and_failed_ones_as_none():
   found = jumps([0.0, 1.0, 1.0, 1.0], failed)
   kept = jumps([0.0, 1.0, 1.0, 1.0], 3.0 * rows)
   np.testing.assert_array_equal(found, kept)
-  # A chain that can never move is not in the mean.
-  alive = tf.constant([[False], [True], [True], [True]])
-  dead = jumps([np.nan, 1.0, 1.0, 1.0], failed, alive)
-  fewer = jumps([np.nan, 0.0, 1.0, 1.0], failed, alive)
-  one = jumps([np.nan, 1.0, 0.0, 0.0], failed, alive)
-  np.testing.assert_allclose(dead, fewer + one)
+
+
+def test_a_chain_that_can_never_move_is_not_in_the_mean_jump():
+  rows = tf.random.stateless_normal([4, 3], [1, 2], dtype=tf.float64)
+
+  def mean_jump(rows, alive):
+    lengths = trajectory_length.start(tf.constant([1, 2]), 2, rows, alive)
+    accept_prob = tf.where(alive[:, 0], tf.ones_like(rows[:, 0]), 0.0)
+    found = trajectory_length.add(
+      lengths, tf.constant(2), [rows, -rows, -rows],
+      accept_prob, alive, tf.constant(False),
+    )  # fmt: skip
+    return found.jumps[1] / found.weights[1]
+
+  np.testing.assert_allclose(
+    mean_jump(rows, tf.constant([[False], [True], [True], [True]])),
+    mean_jump(rows[1:], tf.ones([3, 1], tf.bool)),
+  )
 
 
 def test_functions_are_of_what_is_standardized_and_the_square_is_bounded():
