@@ -455,3 +455,70 @@ def test_nothing_accepted_leaves_the_identity():
   for results in all_results:
     assert not _learned(results, 'hyper_is_accepted')
     np.testing.assert_array_equal(_learned(results, 'hyper_factor'), np.eye(3))
+
+
+# Priors that fail at some hyperparameters.
+
+
+def _correlated(build):
+  """Returns theta -> the prior of two points with correlation theta."""
+  one = np.array([[0.0, 1.0], [1.0, 0.0]])
+  return lambda theta: build(
+    np.eye(2) + theta[..., np.newaxis, np.newaxis] * one
+  )
+
+
+def _of_correlation(build, joint):
+  return tfpa.latent_gaussian_hyperparameters(
+    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
+    0,
+    prior_fn=_correlated(build),
+    hyperprior=lambda theta: -0.5 * theta**2,
+    joint=joint,
+    hyper_step_size=1.0,
+  )
+
+
+@pytest.mark.parametrize(
+  'build, joint',
+  [
+    (tfpa.gaussian_priors.cholesky, True),
+    (tfpa.gaussian_priors.cholesky, False),
+    (tfpa.gaussian_priors.spectral, False),
+  ],
+)
+def test_moves_whose_prior_fails_are_rejected_counted_and_told(build, joint):
+  start = tf.zeros([8, 2], tf.float64), tf.zeros([8], tf.float64)
+  with pytest.warns(UserWarning, match='no finite density in float64'):
+    result = tfpa.sample(
+      _of_correlation(build, joint),
+      start,
+      num_results=100,
+      seed=3,
+      progress=False,
+      jit_compile=False,
+    )
+  _, theta = result.states
+  assert np.max(np.abs(theta)) < 1.0
+  failed = result.trace['prior_has_failed']
+  # theta' is theta + N(0, 1), so that it leaves (-1, 1) in 0.32 or more.
+  assert np.mean(failed) > 0.25
+  assert not np.any(failed & result.trace['hyper_is_accepted'])
+
+
+def test_gibbs_moves_nothing_in_a_graph_if_the_prior_is_always_singular():
+  kernel = _of_correlation(
+    lambda c: tfpa.gaussian_priors.spectral(c * 0 + 1), 0
+  )
+  start = tf.zeros([4, 2], tf.float64), tf.zeros([4], tf.float64)
+  with pytest.raises(ValueError, match='singular to working precision'):
+    kernel.bootstrap_results(start)
+
+  @tf.function(autograph=False)
+  def moves():
+    results = kernel.bootstrap_results(start)
+    return kernel.one_step(start, results, seed=(1, 2))
+
+  _, results = moves()
+  assert not np.any(_learned(results, 'hyper_is_accepted'))
+  assert np.all(_learned(results, 'prior_has_failed'))

@@ -121,3 +121,41 @@ def test_a_short_step_counts_as_one_that_was_accepted_as_wanted():
   np.testing.assert_allclose(
     get(Results(ratio, tf.constant(True))), np.log([0.25, 0.25]), rtol=1e-6
   )
+
+
+def test_chains_that_never_move_count_as_accepted_as_wanted():
+  # No density below 0, and no gradient at 0.
+  root = lambda x: tf.reduce_sum(tf.sqrt(x), axis=-1)
+  x = tf.constant([[-1.0], [0.0], [1.0], [1.0]]) * tf.ones([4, _SIZE])
+  kernel = tfpa.marginal_gradient(root, 10, prior=_prior(1.0, tf.float32))
+  _check_wanted(kernel, x, 'log_accept_ratio', [True, True, False, False])
+
+
+def test_hyperparameters_that_never_move_count_as_accepted_as_wanted():
+  root = lambda x: tf.reduce_sum(tf.sqrt(x), axis=-1)
+  kernel = tfpa.latent_gaussian_hyperparameters(
+    root,
+    10,
+    prior_fn=lambda scale: tfpa.gaussian_priors.random_walk(scale, _SIZE, 1.0),
+    hyperprior=lambda theta: tf.math.log(theta),
+    bijector=tfp.bijectors.Softplus(),
+    joint=False,
+    latent='elliptical_slice',
+  )
+  x = tf.constant([[-1.0], [0.0], [1.0], [1.0]]) * tf.ones([4, _SIZE])
+  state = x, tf.constant([1.0, 1.0, 0.0, 1.0])
+  is_wanted = [True, False, True, False]
+  _check_wanted(kernel, state, 'hyper_log_accept_ratio', is_wanted)
+
+
+def _check_wanted(kernel, state, name, is_wanted):
+  """Checks which chains count as accepted at the target rate."""
+  results = kernel.bootstrap_results(state).inner_results
+  results = tfp_private.replace_innermost(
+    results, **{name: tf.constant([-np.inf, -3.0, -3.0, 2.0])}
+  )
+  get = kernel.parameters['log_accept_prob_getter_fn']
+  wanted = np.log(kernel.parameters['target_accept_prob'])
+  np.testing.assert_allclose(
+    get(results), np.where(is_wanted, wanted, [-np.inf, -3, -3, 0]), rtol=1e-6
+  )

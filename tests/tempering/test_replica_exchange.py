@@ -516,6 +516,37 @@ _Results = collections.namedtuple(
 )
 
 
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+@pytest.mark.parametrize('b', [1.0, 0.5, 1e-2, 1e-5, 0.0])
+def test_log_pi_loses_no_digits_at_small_inverse_temperatures(dtype, b):
+  # log p_ref is about -1000, so that division by b loses 1e-4 / b in float32.
+  law = tfd.MultivariateNormalDiag(np.zeros(300, dtype), np.full(300, dtype(9)))
+  calls = []
+
+  def target(x):
+    calls.append(x)
+    return law.log_prob(x) - 0.5 * (x[..., 0] - 5.0) ** 2
+
+  state = tf.constant(
+    9.0 * np.random.default_rng(0).normal(size=[4, 300]), dtype
+  )
+  exact, gradient = tfp.math.value_and_gradient(target, state)
+  kernel = tfpa.replica_exchange(target, 0, num_replicas=2, reference=law)
+  tempered = kernel.parameters['make_kernel_fn'](
+    replicas.tempered(target, law.log_prob, tf.constant(b, dtype))
+  )
+  results = tempered.bootstrap_results(state)
+  calls.clear()
+  found = replicas.densities(
+    target, law.log_prob, tf.constant(b, dtype), state, results
+  )
+  np.testing.assert_allclose(found.target, exact, rtol=0, atol=2e-3)
+  np.testing.assert_allclose(found.grads_target, gradient, rtol=0, atol=1e-4)
+  # No call where the quotient is right.
+  limit = 1e-2 if dtype == np.float32 else 0.0
+  assert len(calls) == (b <= limit)
+
+
 def _alike(num_replicas):
   """Returns results whose exchanges are all accepted; states are names."""
   temperatures = tf.linspace(1.0, 0.1, num_replicas)

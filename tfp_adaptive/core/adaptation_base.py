@@ -9,7 +9,7 @@ from tfp_adaptive.core import kernel_base
 from tfp_adaptive.core import random
 from tfp_adaptive.core import stack
 from tfp_adaptive.core import state_parts
-from tfp_adaptive.core import structures
+from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 
 _MOST_COUNTED = 2**30
@@ -149,15 +149,21 @@ def mean_accept_prob(mh_results):
   return tf.math.divide_no_nan(tf.reduce_sum(accept_prob), num_alive)
 
 
-def is_alive(mh_results):
-  """Returns whether a chain's density and gradient are finite, [chains...]."""
-  accepted = mh_results.accepted_results
-  alive = tf.math.is_finite(accepted.target_log_prob)
-  has_gradient = 'grads_target_log_prob' in structures.fields(accepted)
-  grads = accepted.grads_target_log_prob if has_gradient else ()
+def is_alive(results):
+  """Returns whether a chain's density and gradient are finite, [chains...].
+
+  `results` are those of Metropolis-Hastings or of a kernel around it. If the
+  state has hyperparameters, their density counts as well.
+  """
+  log_prob = stack.target_log_prob(results)
+  alive = tf.math.is_finite(log_prob)
+  grads = stack.gradients(results)
   if tf.nest.flatten(grads):
-    rows = state_parts.flatten(grads, ps.rank(accepted.target_log_prob))
+    rows = state_parts.flatten(grads, ps.rank(log_prob))
     alive &= tf.reduce_all(tf.math.is_finite(rows), axis=-1)
+  hyper_log_prob = tfp_private.find_innermost(results, 'hyper_log_prob')
+  if hyper_log_prob is not None:
+    alive &= tf.math.is_finite(hyper_log_prob)
   return alive
 
 

@@ -141,6 +141,7 @@ def recorded(results):
     'is_accepted',
     'log_accept_ratio',
     'hyper_is_accepted',
+    'prior_has_failed',
     'has_divergence',
   ):
     value = tfp_private.find_innermost(results, name)

@@ -15,6 +15,7 @@ without end. `bounded` limits s, so that s^2 and s^-2 are finite in its dtype.
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.core import adaptation_base
 from tfp_adaptive.core import arguments
 from tfp_adaptive.core import shown
 from tfp_adaptive.core import stack
@@ -54,7 +55,9 @@ def tuned(
   """Puts TFP's dual averaging of a step size around a kernel.
 
   A step that says nothing about the step size, such as a short step, counts as
-  accepted at the target rate. `says_nothing_fn` maps results to [] bool.
+  accepted at the target rate. `says_nothing_fn` maps results to [] bool. Steps
+  of a chain whose density or gradient is not finite count likewise, because
+  such a chain never moves.
   `step_size` and `log_accept_ratio` are names of fields of the innermost
   results.
   """
@@ -67,6 +70,8 @@ def tuned(
     ratio = tfp_private.get_innermost(results, log_accept_ratio)
     wanted = tf.math.log(tf.constant(target_accept_prob, ratio.dtype))
     says_nothing = (says_nothing_fn or stack.is_short)(results)
+    if stack.target_log_prob(results) is not None:
+      says_nothing |= ~adaptation_base.is_alive(results)
     return tf.where(says_nothing, wanted, tf.minimum(ratio, 0.0))
 
   return DualAveragingStepSizeAdaptation(

@@ -58,8 +58,11 @@ class Covariance(NamedTuple):
   draw: Callable[[Any], Any]
   # (v) -> C^-1 v, by the pseudo-inverse if C is singular.
   solve: Callable[[Any], Any]
-  # (s) -> log N(s | 0, C), [chains...].
+  # (s) -> log N(s | 0, C), [chains...], in the range of C if C is singular.
   log_prob: Callable[[Any], Any]
+  # (s) -> the same, but NaN where C is singular to working precision. Values of
+  # different C can be compared. None if `log_prob` never drops a direction.
+  log_prob_if_invertible: Callable[[Any], Any] | None = None
 
 
 class Smoother(NamedTuple):

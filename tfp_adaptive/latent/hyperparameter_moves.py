@@ -3,7 +3,8 @@
 Both functions take the priors at theta and at a proposed theta', with params
 per chain, the field x as `state`, and its `LatentResults` at theta as `latent`.
 They return the log acceptance ratio without the change of log p(theta),
-[chains...], and a `Landing`, the new field.
+[chains...], and a `Landing`, the new field. A ratio is NaN where the prior at
+theta' fails.
 """
 
 from typing import Any
@@ -23,6 +24,16 @@ class Landing(NamedTuple):
   log_likelihood: tf.Tensor  # f, [chains...].
   coordinates: tf.Tensor  # [chains..., d].
   grads_coordinates: Any  # Gradient of f in the coordinates, or `[]`.
+  # Whether the prior at theta' fails: it has no finite density, or in the joint
+  # move no finite draw, [chains...] bool.
+  has_failed: tf.Tensor
+
+
+def log_prob(prior, coordinates):
+  """Returns log N(x | theta), NaN where the covariance is singular."""
+  covariance = prior.covariance(prior.params)
+  function = covariance.log_prob_if_invertible or covariance.log_prob
+  return function(coordinates)
 
 
 def gibbs_move(prior, proposed_prior, evaluate, state, latent, seed):
@@ -42,10 +53,16 @@ def gibbs_move(prior, proposed_prior, evaluate, state, latent, seed):
     grads = proposed_prior.pull(
       proposed_prior.params, _raw_gradient(prior, flat, grads)
     )
-  log_ratio = proposed_prior.covariance(proposed_prior.params).log_prob(
-    coordinates
-  ) - prior.covariance(prior.params).log_prob(latent.coordinates)
-  return log_ratio, Landing(state, latent.target_log_prob, coordinates, grads)
+  log_ratio = log_prob(proposed_prior, coordinates) - log_prob(
+    prior, latent.coordinates
+  )
+  return log_ratio, Landing(
+    state,
+    latent.target_log_prob,
+    coordinates,
+    grads,
+    has_failed=~tf.math.is_finite(log_ratio),
+  )
 
 
 def joint_move(prior, proposed_prior, evaluate, state, latent, seed):
@@ -91,7 +108,18 @@ def joint_move(prior, proposed_prior, evaluate, state, latent, seed):
     + proposed_smoother.log_marginal(proposed_z)
     - smoother.log_marginal(z)
   )
-  return log_ratio, Landing(state, log_likelihood, y, grads_y)
+  return log_ratio, Landing(
+    state,
+    log_likelihood,
+    y,
+    grads_y,
+    # A field without a finite gradient has no finite z, either.
+    has_failed=_is_finite(x + grads_x) & ~_is_finite(y),
+  )
+
+
+def _is_finite(rows):
+  return tf.reduce_all(tf.math.is_finite(rows), axis=-1)
 
 
 def _raw_gradient(prior, flat, grads_coordinates):

@@ -22,6 +22,8 @@ from tfp_adaptive.core import tfp_private
 from tfp_adaptive.core.tfp_private import prefer_static as ps
 from tfp_adaptive.latent import hyperparameter_moves
 
+_MOST_FAILURES = 0.01  # A larger share of failed priors gets a warning.
+
 
 class LatentHyperparameterResults(NamedTuple):
   """Results of `LatentGaussianHyperparameters`."""
@@ -39,6 +41,9 @@ class LatentHyperparameterResults(NamedTuple):
   # accepted, [chains...] bool.
   hyper_log_accept_ratio: tf.Tensor
   hyper_is_accepted: tf.Tensor
+  # Whether the last move was rejected because the prior at the proposed theta
+  # had no finite density, [chains...] bool.
+  prior_has_failed: tf.Tensor
   seed: tf.Tensor  # [2] int32.
 
 
@@ -134,15 +139,9 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
     with tf.name_scope(f'{self.name}_bootstrap'):
       x, theta = state_parts.as_tensors(init_state)
       prior = self._prior(theta)
-      if prior.is_singular and not self._parameters['joint']:
-        raise ValueError(
-          'With `joint=False`, theta moves by the density of the prior, but '
-          f'the prior {prior.name!r} is singular to working precision at the '
-          'start. '
-          'Write `joint=True`, build the prior with `jitter`, or take '
-          '`tfpa.gaussian_priors.cholesky`.'
-        )
       inner = self._latent_kernel(prior).bootstrap_results(x)
+      if not self._parameters['joint']:
+        _check_invertible(prior, inner.accepted_results.coordinates)
       log_likelihood = inner.accepted_results.target_log_prob
       hyper_log_prob = self._hyper_log_prob(theta)
       _check_chains(log_likelihood, hyper_log_prob)
@@ -156,6 +155,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
         hyper_factor=self._init_factor(theta, hyper_log_prob),
         hyper_log_accept_ratio=tf.zeros_like(hyper_log_prob),
         hyper_is_accepted=tf.ones_like(hyper_log_prob, tf.bool),
+        prior_has_failed=tf.zeros_like(hyper_log_prob, tf.bool),
         seed=tf.zeros([2], tf.int32),
       )
 
@@ -215,8 +215,22 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
       hyper_log_prob=choose(proposed_log_prob, previous.hyper_log_prob),
       hyper_log_accept_ratio=log_ratio,
       hyper_is_accepted=is_accepted,
+      prior_has_failed=landing.has_failed,
       seed=seed,
     )
+
+  def warnings_after(self, results, trace):
+    failed = trace.get('prior_has_failed')
+    share = 0.0 if failed is None or not failed.size else float(np.mean(failed))
+    if share > _MOST_FAILURES:
+      dtype = results.hyper_log_prob.dtype.name
+      yield (
+        f'{share:.1%} of the proposed hyperparameters were rejected because '
+        f'their prior has no finite density in {dtype}: the covariance is '
+        'singular to rounding, or overflows. The posterior of the '
+        'hyperparameters may be cut off there. Use float64, or build the prior '
+        'with more `jitter`.'
+      )
 
   def _update_field(self, prior, x, inner, seed):
     """Runs the field's kernel at fixed theta."""
@@ -336,6 +350,21 @@ def _check_functions(log_likelihood_fn, prior_fn, hyperprior):
       '`hyperprior` must be a `tfp.distributions.Distribution` of the '
       'hyperparameters, or a function of unconstrained ones that returns their '
       f'log density, but got {type(hyperprior).__name__}.'
+    )
+
+
+def _check_invertible(prior, coordinates):
+  """Refuses a singular prior, where its values are known."""
+  if tf.inside_function():
+    return
+  # The density at the mean is not finite only if the prior is the reason.
+  log_prob = hyperparameter_moves.log_prob(prior, tf.zeros_like(coordinates))
+  if not np.all(np.isfinite(log_prob)):
+    raise ValueError(
+      'With `joint=False`, theta moves by the density of the prior, but the '
+      f'prior {prior.name!r} is singular to working precision at the start. '
+      'Write `joint=True`, build the prior with `jitter`, or take '
+      '`tfpa.gaussian_priors.cholesky`.'
     )
 
 

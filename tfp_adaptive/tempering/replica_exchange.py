@@ -124,7 +124,8 @@ class ReplicaExchange(kernel_base.Kernel):
 
   Results are `ReplicaExchangeResults`. A step costs one step of each replica's
   sampler. If there is a reference, each replica also calls the reference once,
-  which `cost_at` does not count. A replica at b = 0 adds a call of the target.
+  which `cost_at` does not count. A replica at b = 0 adds a call of the target,
+  and so does a replica at small b if division by b would lose digits of log pi.
   Both calls have a gradient if the samplers use gradients. The replica at b = 0
   makes no step if it draws from the reference.
   """
@@ -179,10 +180,21 @@ class ReplicaExchange(kernel_base.Kernel):
     total = interfaces.Cost(matrix_product=0)
     for index in range(self.num_stepped):
       total = total.plus(stack.cost(*self.replica(results, index), kind))
-    # At b = 0 the target is evaluated, with a gradient if samplers use it.
-    count = int(self._reaches_reference)
+    # The target is evaluated with a gradient if samplers use it.
+    count = self._num_evaluated(results)
     gradient = count if total.gradient else 0
     return total.plus(interfaces.Cost(count, gradient, matrix_product=0))
+
+  def _num_evaluated(self, results):
+    """Returns how many replicas evaluate the target after a step."""
+    if results is None or self._parameters['reference'] is None:
+      return int(self._reaches_reference)
+    replica_densities = zip(
+      tf.unstack(results.inverse_temperatures),
+      tf.unstack(results.densities.target),
+      tf.unstack(results.densities.reference),
+    )
+    return sum(bool(replicas.is_evaluated(*each)) for each in replica_densities)
 
   def replica(self, results, index):
     """Returns the kernel of a replica at its temperature, and its results."""
@@ -310,7 +322,7 @@ class ReplicaExchange(kernel_base.Kernel):
     state = replicas.drawn(
       self._parameters['reference'], state, num_chains, seeds[-1]
     )
-    last = state, results, self._evaluated(state, results)
+    last = state, results, self._densities(0.0, state, results)
     return replicas.joined(stepped, last)
 
   def _step_one(self, state, results, inverse_temperature, seed):
@@ -321,29 +333,12 @@ class ReplicaExchange(kernel_base.Kernel):
 
   def _densities(self, inverse_temperature, state, results):
     """Returns the `Densities` of one replica."""
-    divided = functools.partial(
-      replicas.densities,
+    return replicas.densities(
+      self._parameters['target_log_prob_fn'],
       self._reference_log_prob_fn,
       inverse_temperature,
       state,
       results,
-    )
-    evaluated = functools.partial(self._evaluated, state, results)
-    is_at_reference = inverse_temperature == 0.0
-    if not tf.is_tensor(is_at_reference):
-      return evaluated() if is_at_reference else divided()
-    # No sampler steps at b = 0 if no replica is there, or if that replica is
-    # drawn from the reference.
-    if not self._reaches_reference or self.num_stepped < self.num_replicas:
-      return divided()
-    return tf.cond(is_at_reference, evaluated, divided)
-
-  def _evaluated(self, state, results):
-    return replicas.evaluated(
-      self._parameters['target_log_prob_fn'],
-      self._reference_log_prob_fn,
-      state,
-      stack.gradients(results),
     )
 
   def _adapted(self, results):

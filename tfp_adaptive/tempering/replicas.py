@@ -27,6 +27,8 @@ _LEARNED = (
 # Fields of results that hold inner results.
 _INNER = ('inner_results', 'accepted_results')
 _NEVER = 2**30  # A step number after all adapting steps.
+# A larger error of log pi by division is avoided by a call of the target.
+_LARGEST_ERROR = 1e-3
 
 
 def log_prob_of(reference):
@@ -74,11 +76,18 @@ def _called(function, has_gradient, parts, named):
   return function(*parts, **named)
 
 
-def densities(reference_log_prob_fn, inverse_temperature, state, results):
+def densities(
+  target_log_prob_fn,
+  reference_log_prob_fn,
+  inverse_temperature,
+  state,
+  results,
+):
   """Returns `exchange.Densities` of one replica, without its leading axis.
 
-  The results have b log pi + (1 - b) log p_ref, with b > 0. log p_ref is
-  evaluated again, and log pi is computed from these two values.
+  The results have b log pi + (1 - b) log p_ref. log p_ref is evaluated again,
+  and log pi is computed from these two values. Where rounding would spoil this,
+  as for small b in float32, and at b = 0, the target is evaluated instead.
   """
   log_prob = stack.target_log_prob(results)
   grads = stack.gradients(results)
@@ -88,8 +97,14 @@ def densities(reference_log_prob_fn, inverse_temperature, state, results):
     )
     return exchange.Densities(log_prob, grads, [], [])
   of_reference = _evaluate(reference_log_prob_fn, state, grads)
+
+  def evaluate():
+    return _evaluate(target_log_prob_fn, state, grads)
+
+  if not tf.is_tensor(inverse_temperature) and inverse_temperature == 0.0:
+    return exchange.Densities(*evaluate(), *of_reference)
   left = 1.0 - inverse_temperature
-  of_target = tf.nest.map_structure(
+  divided = tf.nest.map_structure(
     lambda x, u: (
       (x - tf.math.multiply_no_nan(u, tf.cast(left, u.dtype)))
       / inverse_temperature
@@ -97,15 +112,27 @@ def densities(reference_log_prob_fn, inverse_temperature, state, results):
     (log_prob, grads),
     of_reference,
   )
+  of_target = tf.cond(
+    is_evaluated(inverse_temperature, divided[0], of_reference[0]),
+    evaluate,
+    lambda: divided,
+  )
   return exchange.Densities(*of_target, *of_reference)
 
 
-def evaluated(target_log_prob_fn, reference_log_prob_fn, state, grads):
-  """Returns `exchange.Densities` of one replica by calls of both functions."""
-  return exchange.Densities(
-    *_evaluate(target_log_prob_fn, state, grads),
-    *_evaluate(reference_log_prob_fn, state, grads),
-  )
+def is_evaluated(inverse_temperature, log_prob, of_reference):
+  """Returns whether the target of a replica is evaluated, [] bool.
+
+  Division by b gives log pi an error of about eps (1 - b) |log p_ref| / b. It
+  is too large if it exceeds `_LARGEST_ERROR` and eps |log pi|, the rounding of
+  log pi itself.
+  """
+  b = tf.cast(inverse_temperature, of_reference.dtype)
+  eps = np.finfo(of_reference.dtype.as_numpy_dtype).eps
+  lost = eps * (1.0 - b) * tf.abs(of_reference)
+  is_lost = (lost > b * _LARGEST_ERROR) & (lost > b * eps * tf.abs(log_prob))
+  is_lost &= tf.math.is_finite(of_reference)
+  return tf.reduce_any(is_lost) | tf.equal(b, 0.0)
 
 
 def _evaluate(function, state, grads):

@@ -124,6 +124,33 @@ def test_covariance_is_that_of_dense_algebra(name):
   assert d.prior.is_singular == d.structure.is_singular
 
 
+@pytest.mark.parametrize(
+  'build, num_copies',
+  [
+    (gaussian_priors.spectral, 1),
+    (lambda c: gaussian_priors.kronecker([c, np.eye(1, dtype=c.dtype)]), 1),
+    (lambda c: gaussian_priors.block(gaussian_priors.spectral(c), 2), 2),
+    (lambda c: gaussian_priors.block([gaussian_priors.spectral(c)] * 2), 2),
+  ],
+)
+def test_densities_to_compare_count_every_direction_or_none(build, num_copies):
+  # 50 eps is within the rounding that `log_prob` drops, 100 eps, but known.
+  for least, is_invertible in ((50.0, True), (4.0, False)):
+    values = np.full(100, least * np.finfo(np.float32).eps, np.float32)
+    values[0] = 1.0
+    prior = build(np.diag(values))
+    covariance = prior.covariance(prior.params)
+    deviation = covariance.draw(tf.ones([1, 100 * num_copies]))
+    found = covariance.log_prob_if_invertible(deviation)[0]
+    expected = -0.5 * np.sum(1.0 + np.log(2.0 * np.pi * values), dtype=float)
+    if is_invertible:
+      np.testing.assert_allclose(found, num_copies * expected, rtol=1e-5)
+    else:
+      assert np.isnan(found)
+    in_range = covariance.log_prob(deviation)[0]
+    assert abs(in_range - num_copies * expected) > 100.0
+
+
 @each_structure
 def test_smoother_is_that_of_dense_algebra(name):
   d = dense(name)

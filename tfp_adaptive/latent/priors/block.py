@@ -169,7 +169,7 @@ def _lift_functions(functions, lift, total):
     return lambda *rows: lift(function, *rows)
 
   return type(functions)(
-    **{name: lifted(name, f) for name, f in functions._asdict().items()}
+    **{name: f and lifted(name, f) for name, f in functions._asdict().items()}
   )
 
 
@@ -177,7 +177,8 @@ def _join_functions(parts, each, total):
   """Returns a Covariance or a Smoother of several priors."""
 
   def joined(name):
-    functions = [getattr(part, name) for part in parts]
+    # `log_prob_if_invertible` is None if `log_prob` does the same.
+    functions = [getattr(part, name) or part.log_prob for part in parts]
     if name.startswith('log_'):
       return lambda rows: total(functions, rows)
     return lambda *rows: each(functions, *rows)
