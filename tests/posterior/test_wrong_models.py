@@ -306,7 +306,7 @@ def test_a_wrong_density_is_refused(density, options, message):
 
 
 _NUMBER = 'must be a positive number'
-_SEED = '`seed` must be an int, a pair of ints'
+_SEED = '`seed` must be an int'
 
 
 @pytest.mark.parametrize(
