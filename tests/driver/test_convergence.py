@@ -244,10 +244,14 @@ def test_what_never_moves_is_named_though_moves_were_accepted():
   assert not _said_diagnosed(states, is_accepted=accepted)
   states[:, :, 1] = 1e9
   (said,) = _said_diagnosed(states, is_accepted=accepted)
-  assert said.startswith('coordinate 1 has one value in all draws')
+  assert 'one value in all draws' in said and ': coordinate 1. ' in said
   states[:, 2] = states[0, 2]
   (said,) = _said_diagnosed(states, is_accepted=accepted)
   assert said.startswith('Moves changed no coordinate in 200 draws by chain 2')
+  # The step to the first draw was accepted, and no other.
+  accepted[1:, 2] = False
+  assert not _said_diagnosed(states, is_accepted=accepted)
+  assert not _said_diagnosed(states[:1], is_accepted=accepted[:1])
 
 
 @pytest.mark.parametrize('share, is_warned', [(0.008, False), (0.02, True)])

@@ -54,7 +54,7 @@ class TargetError(ValueError):
 
 
 class StepError(TargetError):
-  """Raised if a step fails that compiled, after some good steps perhaps."""
+  """Raised if a log density fails in a run, perhaps after many good steps."""
 
 
 def call(target_log_prob_fn, state):

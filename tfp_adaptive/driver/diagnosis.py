@@ -221,35 +221,43 @@ def _still_warnings(states, accepted):
   too small for the dtype to change a coordinate.
   """
   is_stuck = ~_has_moved(states, accepted.ndim)
-  for words, is_named in (
-    ('No move was accepted', is_stuck & ~np.any(accepted, axis=0)),
-    ('Moves changed no coordinate', is_stuck & np.any(accepted, axis=0)),
+  if not np.any(is_stuck):
+    yield from _still_coordinates(states, accepted.ndim - 1)
+    return
+  for words, way_out, is_named in (
+    (
+      'No move was accepted',
+      'adapt longer, or start elsewhere',
+      is_stuck & ~np.any(accepted, axis=0),
+    ),
+    (
+      'Moves changed no coordinate',
+      'its steps are smaller than the rounding of its dtype. Use float64, or '
+      'centre and rescale the state',
+      # The first draw may be where its step has moved the chain.
+      is_stuck & np.any(accepted[1:], axis=0),
+    ),
   ):
     indices = np.argwhere(is_named)
     if indices.size or (accepted.ndim == 1 and is_named):
       yield (
         f'{words} in {len(accepted)} draws by '
         f'{run_warnings.chain_names(indices) or "the chain"}. Its draws are '
-        f'one point: {_WAYS_OUT[words]}.'
-      )
-  if not np.any(is_stuck):
-    still = convergence.still(states, accepted.ndim - 1)
-    if still and len(accepted) > 1:
-      more = f' and {len(still) - 10} more' if len(still) > 10 else ''
-      yield (
-        f'{", ".join(still[:10])}{more} has one value in all draws of all '
-        'chains, although other coordinates moved. Its spread may be smaller '
-        'than the rounding of its dtype: use float64, or centre and rescale it.'
+        f'one point: {way_out}.'
       )
 
 
-_WAYS_OUT = {
-  'No move was accepted': 'adapt longer, or start elsewhere',
-  'Moves changed no coordinate': (
-    'its steps are smaller than the rounding of its dtype. Use float64, or '
-    'centre and rescale the state'
-  ),
-}
+def _still_coordinates(states, num_chain_dims):
+  """Yields a warning of coordinates that no chain has moved."""
+  still = convergence.still(states, num_chain_dims)
+  if still:
+    more = f' and {len(still) - 10} more' if len(still) > 10 else ''
+    yield (
+      'Some coordinates have one value in all draws of all chains, although '
+      f'others moved: {", ".join(still[:10])}{more}. Their spread may be '
+      'smaller than the rounding of their dtype: use float64, or centre and '
+      'rescale them.'
+    )
 
 
 def _has_moved(states, num_leading_dims):

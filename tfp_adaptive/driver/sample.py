@@ -226,7 +226,7 @@ def sample_until(seconds_left, given):
     )
     return _run_blocks(
       *(given, plan, state, results, progress, devices, seconds_left),
-      # `sample_until` has a caller that judges the draws itself.
+      # With a time limit, the caller judges the draws itself.
       is_judged=seconds_left is None,
     )
 

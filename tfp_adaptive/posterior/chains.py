@@ -109,18 +109,21 @@ def start(engine, choice, density, num_draws, run, max_gradients=float('inf')):
   chains._seconds_per_step = found.seconds_per_step
   chains.add(found, engine)
   chains.gradients_per_adapting_step = engine.cost_of_adapting
-  num_steps = min(engine.num_steps, engine.num_adaptation_steps)
-  chains.num_gradients += num_steps * engine.cost_of_adapting
+  chains.num_gradients += _spent_adapting(engine)
   chains.seconds = time.monotonic() - begin
   return chains
 
 
 def spent_by(engine):
   """Returns the gradients that each chain of an engine spent on its steps."""
-  adapting = min(engine.num_steps, engine.num_adaptation_steps)
-  spent = adapting * engine.cost_of_adapting if adapting else 0.0
-  drawing = engine.num_steps - adapting
+  spent = _spent_adapting(engine)
+  drawing = max(0, engine.num_steps - engine.num_adaptation_steps)
   return spent + (drawing and drawing * engine.cost / engine.steps_of_draw)
+
+
+def _spent_adapting(engine):
+  num_steps = min(engine.num_steps, engine.num_adaptation_steps)
+  return num_steps * engine.cost_of_adapting if num_steps else 0.0
 
 
 def restore(density, header, arrays, reports):
