@@ -144,6 +144,7 @@ def test_steps_in_python_are_those_of_the_compiled_program():
     np.array([0.5, 0.0, 0.9]),
     rng.normal(size=(3, 5, 3)),
     rng.uniform(size=(3, 5)),
+    rng.uniform(size=(3, 5)),
   )
   found = [
     one.run(one.as_data(params), point, 0.9, noise)

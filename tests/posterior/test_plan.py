@@ -18,7 +18,7 @@ def _budget(left, spent=100_000.0):
 
 
 def _evidence(asked, before=_MATRIX, diverge=False, cost=4.0, attempt=1):
-  return plan.Evidence(before, asked, diverge, cost, attempt)
+  return plan.Evidence(before, asked, diverge, 0.95, cost, attempt)
 
 
 def test_a_first_look_takes_a_share_of_the_budget_or_is_refused():
@@ -67,7 +67,7 @@ def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(
   # 500 steps of 24 gradients are to be half of what is left.
   assert found.lacking == (0.0 if is_new else 24_000.0 + 1000.0 + 250.0)
   found = plan.adaptation(evidence, _budget(1e6))
-  assert found.choice.target_accept_prob == (0.8 if is_new else 0.99)
+  assert found.choice.target_accept_prob == (0.8 if is_new else 0.95)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_drivers_that_are_new_are_adapted_to_before_steps_are_careful(
 def test_chains_that_hardly_moved_do_not_plan_what_the_budget_cannot_pay(
   cost, diverge, num_steps
 ):
-  before = _MATRIX._replace(target_accept_prob=0.99 if diverge else 0.8)
+  before = _MATRIX._replace(target_accept_prob=0.95 if diverge else 0.8)
   found = plan.adaptation(
     _evidence(_MATRIX._replace(losses={}), before, diverge, cost),
     _budget(40_000.0),

@@ -13,7 +13,6 @@ from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import progress
 from tfp_adaptive.driver import sample as sample_lib
 from tfp_adaptive.posterior import chains as chains_lib
-from tfp_adaptive.posterior import plan
 from tfp_adaptive.posterior import run_file
 from tfp_adaptive.posterior import stages
 from tfp_adaptive.posterior.engines import host
@@ -107,9 +106,9 @@ def test_where_proposals_diverge_steps_are_smaller(monkeypatch):
 
   # With the map no proposal diverges.
   monkeypatch.setattr(structure, 'choose', dense)
-  accepted, diverging = [], []
-  for accept_prob in (plan._CAREFUL_ACCEPT_PROB, structure.ACCEPT_PROB):
-    monkeypatch.setattr(plan, '_CAREFUL_ACCEPT_PROB', accept_prob)
+  accepted, diverging, engine = [], [], HostEngine
+  for accept_prob in (engine.careful_accept_prob, structure.ACCEPT_PROB):
+    monkeypatch.setattr(engine, 'careful_accept_prob', accept_prob)
     posterior = tfpa.sample_posterior(
       _narrow_ridge, num_draws=400, num_chains=8, seed=3, progress=False,
       init=tf.TensorSpec([2], tf.float64), max_gradients=40_000,
@@ -119,10 +118,11 @@ def test_where_proposals_diverge_steps_are_smaller(monkeypatch):
     assert [t.split(', ')[-1] for t in told] == (
       [f'acceptance {accept_prob}'] * is_careful
     )
-    ratio = posterior.trace['log_accept_ratio']
+    ratio = posterior.trace['least_first_ratio']
     accepted.append(np.mean(np.exp(np.minimum(ratio, 0.0))))
-    diverging.append(posterior.verdict.share_diverging)
-  assert accepted[0] > 0.88 > accepted[1]
+    diverging.append(np.mean(ratio <= -20.0))
+  # These are the least of the steps of a draw.
+  assert accepted[0] > 0.8 > accepted[1]
   assert diverging[0] < diverging[1]
 
 
@@ -157,8 +157,9 @@ class _Short(stages.Run):
 
   def _look(self):
     return types.SimpleNamespace(
-      is_full=True, num_gradients=3000.0, density=None, is_too_noisy=False
-    )
+      is_full=True, num_gradients=3000.0, density=None, is_too_noisy=False,
+      may_be_more_careful=False,
+    )  # fmt: skip
 
   def _improved(self, chains, attempt):
     self.attempts.append(attempt)
@@ -298,7 +299,9 @@ def warmed(monkeypatch):
   """Chains that have adapted: 8 chains, 4 draws, 300 gradients."""
   draws = np.random.default_rng(0).normal(size=(4, 8, 2))
   chains = chains_lib.Chains(
-    types.SimpleNamespace(is_settled=True, states=draws[-1]),
+    types.SimpleNamespace(
+      is_settled=True, states=draws[-1], careful_accept_prob=0.95
+    ),
     structure.Choice(*structure.default_matrix(2)),
     types.SimpleNamespace(dtype=tf.float64),
     100,

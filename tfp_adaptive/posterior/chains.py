@@ -218,8 +218,20 @@ class Chains:
 
   @property
   def diverge(self):
-    """Whether more draws have diverging proposals than `most_diverging`."""
-    return np.mean(verdict.is_diverging(self.trace)) > self.most_diverging
+    """Whether so many proposals diverge that smaller steps pay.
+
+    Steps that are tried again count by their first proposals, as long as the
+    steps have not been made smaller.
+    """
+    trace = self.trace
+    if 'least_first_ratio' in trace and not self._is_careful:
+      trace = dict(trace, least_log_accept_ratio=trace['least_first_ratio'])
+    return np.mean(verdict.is_diverging(trace)) > self.most_diverging
+
+  @property
+  def may_be_more_careful(self):
+    """Whether smaller steps pay and were not tried yet."""
+    return self.diverge and not self._is_careful
 
   @property
   def most_diverging(self):
@@ -228,9 +240,14 @@ class Chains:
     One such draw alone is always allowed.
     """
     most = verdict.MOST_DIVERGING
-    if self.choice.target_accept_prob > structure.ACCEPT_PROB:
+    if self._is_careful:
       most = verdict.MOST_DIVERGING_OF_CAREFUL
     return max(most, 1.0 / (self.num_kept * self.draws.shape[1]))
+
+  @property
+  def _is_careful(self):
+    """Whether the steps were made smaller because proposals diverged."""
+    return self.choice.target_accept_prob > structure.ACCEPT_PROB
 
   @property
   def matrix(self):
@@ -302,6 +319,11 @@ class Chains:
     """Gradients of each chain since the adaptation ended."""
     num_steps = self.engine.num_adaptation_steps
     return self.num_gradients - num_steps * self.gradients_per_adapting_step
+
+  @property
+  def cost_less_than_adapting(self):
+    """Whether draws took fewer gradients than their adaptation."""
+    return 2.0 * self.gradients_of_draws < self.num_gradients
 
   @property
   def gradients_of_a_block(self):

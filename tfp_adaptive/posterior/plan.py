@@ -24,8 +24,8 @@ _GROWTH, _NUM_ATTEMPTS = 4, 3
 # Largest share of the remaining budget for one adaptation. The second value
 # applies when the structure stays and proposals diverge.
 _LARGEST_SHARE, _LARGEST_SHARE_WHERE_DIVERGING = 0.3, 0.5
-# If proposals diverge: target acceptance, and least assumed gradients per step.
-_CAREFUL_ACCEPT_PROB, _CAREFUL_COST = 0.99, 24.0
+# Least assumed gradients per step of the first adaptation to smaller steps.
+_CAREFUL_COST = 24.0
 # Assumed gradients per draw of the block that follows an adaptation.
 _COST_OF_A_DRAW = 4.0
 
@@ -88,7 +88,8 @@ class Evidence(NamedTuple):
 
   before: Choice
   asked: Choice  # The structure that these draws ask for.
-  diverge: bool  # Whether more proposals diverge than a verdict allows.
+  diverge: bool  # Whether too many proposals diverge, see `Chains.diverge`.
+  careful_accept_prob: float  # Target acceptance if proposals diverge.
   cost: float  # Gradients of one adapting step of these chains.
   attempt: int  # Number of the round of adaptations, see `Place`.
 
@@ -123,7 +124,7 @@ def adaptation(evidence: Evidence, budget: Budget) -> Adaptation | None:
   """Returns the next adaptation, or `None` if none is needed.
 
   Chains adapt to a new structure. With the same structure, they adapt again if
-  proposals diverge, with a target acceptance of 0.99. Without divergences they
+  proposals diverge, with a higher target acceptance. Without divergences they
   adapt again only in later rounds, for longer. If the budget does not pay for
   the adaptation, `num_steps` of the result is 0.
   """
@@ -154,7 +155,7 @@ def _aim(evidence):
   elif is_new:
     pass  # The cost above applies.
   elif evidence.diverge:
-    choice = choice._replace(target_accept_prob=_CAREFUL_ACCEPT_PROB)
+    choice = choice._replace(target_accept_prob=evidence.careful_accept_prob)
     share = _LARGEST_SHARE_WHERE_DIVERGING
     if choice.target_accept_prob != before.target_accept_prob:
       cost = max(cost, _CAREFUL_COST)

@@ -144,7 +144,8 @@ class Posterior:
     """The learned sampler, frozen, for vectors in unconstrained space.
 
     Start it at `unconstrained[-1]`, and keep every `steps_per_draw`-th state;
-    `constrain` maps its states back.
+    `constrain` maps its states back. The kernel tries no step again, so it
+    reaches narrow regions less often than the draws do.
     """
     return self._chains.kernel
 

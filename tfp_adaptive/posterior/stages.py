@@ -72,7 +72,7 @@ class Run:
           self._place, self._ended_by = plan.after_sampling(
             self._place,
             posterior.converged,
-            posterior.verdict.is_far_from_enough(self._settings.min_ess),
+            self._is_far(chains, posterior),
             self._spent,
             self._ended_by,
           )
@@ -186,6 +186,7 @@ class Run:
       chains.choice,
       asked,
       chains.diverge,
+      chains.engine.careful_accept_prob,
       chains.gradients_per_adapting_step,
       attempt,
     )
@@ -368,9 +369,13 @@ class Run:
       verdict, min_ess = posterior.verdict, self._settings.min_ess
       runs_on = posterior.converged and self._draws_are_few(chains, stage)
       self._place = self._place._replace(runs_on=runs_on)
-      is_done = not verdict.asks_for_draws(min_ess) and not runs_on
+      is_far = may_adapt and self._is_far(chains, posterior)
+      # Few draws can look worse than their sampler is.
+      is_early = is_far and chains.cost_less_than_adapting
+      is_done = is_far or not (verdict.asks_for_draws(min_ess) or runs_on)
+      is_done &= not is_early
       is_done |= bool(self._ended_by) or chains.is_too_noisy
-      if is_done or (may_adapt and verdict.is_far_from_enough(min_ess)):
+      if is_done:
         self._report.append(stage)
         self._sampling = None
         return posterior
@@ -379,6 +384,15 @@ class Run:
         if runs_on
         else 'not enough: ' + '; '.join(posterior.failed)
       )
+
+  def _is_far(self, chains, posterior):
+    """Whether another adaptation pays."""
+    if posterior.converged:
+      return False
+    min_ess = self._settings.min_ess
+    return chains.may_be_more_careful or posterior.verdict.is_far_from_enough(
+      min_ess
+    )
 
   def _stage(self, chains):
     """Returns the stage 'sample' so far."""

@@ -19,6 +19,7 @@ class CompiledEngine:
   """Runs a kernel of the library by functions of `driver.sample`."""
 
   name = 'compiled'
+  careful_accept_prob = 0.99  # Target acceptance if proposals diverge.
   steps_of_draw = 1
 
   def __init__(self, kernel, starts, seed, jit_compile):

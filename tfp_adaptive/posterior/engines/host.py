@@ -23,6 +23,7 @@ from tfp_adaptive.posterior.engines import kept
 from tfp_adaptive.posterior.engines import lengths as lengths_lib
 from tfp_adaptive.posterior.engines import program as program_lib
 from tfp_adaptive.posterior.engines import recorded
+from tfp_adaptive.posterior.engines import retries
 
 _DIVERGENCE = -1000.0  # Largest log acceptance ratio of a divergence.
 _MOST_TRIALS = 100  # The search changes the first scale by at most 2^100.
@@ -43,6 +44,7 @@ class _Drawn(NamedTuple):
   energies: np.ndarray
   # The steps between draws are included here.
   log_accept_ratio: np.ndarray  # [num_steps, chains].
+  first_ratio: np.ndarray  # First proposals alone, [num_steps, chains].
   lengths: np.ndarray  # Numbers of leapfrog steps, [num_steps].
 
 
@@ -57,6 +59,9 @@ class HostEngine(kept.Kept):
   """
 
   name = 'host'
+  # Target acceptance if proposals diverge. Steps that are tried again reach
+  # narrow regions, so it is lower than that of the compiled engine.
+  careful_accept_prob = 0.95
   fields = (
     'part',
     'lengths',
@@ -65,6 +70,7 @@ class HostEngine(kept.Kept):
     '_direction',
     '_num_trials',
     '_num_updates',
+    '_leaps_per_step',
   )
 
   def __init__(
@@ -84,6 +90,8 @@ class HostEngine(kept.Kept):
     part.scale_by(self._first_scale(), starts, gradients)
     self._turn()
     self.lengths = lengths_lib.Lengths(getattr(self._point, part.coordinates))
+    # Mean number of leapfrog steps of a step in the last block of draws.
+    self._leaps_per_step = 0.0
     self._last = None  # The steps of the last call, `program.Taken`.
     self._reports, self._saved_at = progress_lib.SILENT, time.monotonic()
     self._seconds_per_step, self._has_compiled = np.inf, False
@@ -107,7 +115,8 @@ class HostEngine(kept.Kept):
   def cost(self):
     """Mean number of gradients between two draws that are not thinned."""
     lengths = self.lengths
-    return lengths.steps_of_draw * float(np.mean(lengths.settled))
+    of_step = self._leaps_per_step or float(np.mean(lengths.settled))
+    return lengths.steps_of_draw * of_step
 
   @property
   def cost_of_adapting(self):
@@ -221,13 +230,18 @@ class HostEngine(kept.Kept):
     ratios = of_steps[:, -1]
     # A draw diverges if one of its steps does. Thinned draws count the last
     # steps only, so that thinning does not change the share that diverges.
-    least = np.min(of_steps[:, -self.lengths.steps_of_draw :], axis=1)
+    of_draw = slice(-self.lengths.steps_of_draw, None)
+    least = np.min(of_steps[:, of_draw], axis=1)
+    first = drawn.first_ratio[: count * every].reshape(of_steps.shape)
     # All chains take equally many leapfrog steps.
     num_leaps = drawn.lengths[: count * every].reshape(count, every).sum(axis=1)
+    if are_draws:
+      self._leaps_per_step = float(np.sum(num_leaps)) / (count * every)
     trace = dict(
       target_log_prob=drawn.values,
       log_accept_ratio=ratios,
       least_log_accept_ratio=least,
+      least_first_ratio=np.min(first[:, of_draw], axis=1),
       is_accepted=drawn.is_accepted,
       diverging=least <= _DIVERGENCE,
       n_steps=np.broadcast_to(num_leaps[:, np.newaxis], ratios.shape),
@@ -246,6 +260,7 @@ class HostEngine(kept.Kept):
       is_accepted=np.zeros(unknown.shape, bool),
       energies=unknown,
       log_accept_ratio=unknown,
+      first_ratio=unknown,
       lengths=np.zeros([1], int),
     )
 
@@ -323,7 +338,9 @@ class HostEngine(kept.Kept):
     first = (-done - 1) % every
     # Copies, because a slice would keep all steps in memory.
     draws = (rows[first::every].copy() for rows in each_step)
-    return _Drawn(*draws, taken.log_accept_ratio, taken.lengths)
+    return _Drawn(
+      *draws, taken.log_accept_ratio, taken.first_ratio, taken.lengths
+    )
 
   def _generator(self, step):
     """Returns the generator of a step."""
@@ -340,7 +357,12 @@ class HostEngine(kept.Kept):
       length = int(generator.integers(fewest, most + 1))
       share = self.lengths.share_kept(length, step, self.num_adaptation_steps)
       momenta = generator.standard_normal(shape)
-      drawn.append((length, share, momenta, generator.random(shape[0])))
+      uniforms = generator.random(shape[0])
+      again = np.full(shape[:1], retries.NEVER)
+      # The acceptance of single proposals is what the adaptation learns from.
+      if step >= self.num_adaptation_steps:
+        again = generator.random(shape[0])
+      drawn.append((length, share, momenta, uniforms, again))
     return program_lib.Noise(*map(np.stack, zip(*drawn)))
 
   def _steps(self, noise):

@@ -13,6 +13,7 @@ from tfp_adaptive.core import target_call
 from tfp_adaptive.fits import conditional
 from tfp_adaptive.fits import natural as natural_lib
 from tfp_adaptive.fits import search
+from tfp_adaptive.posterior.engines import retries
 
 _MOST_LOG_TERM = 30.0
 # Largest size of a recorded field in one call, and largest number of steps.
@@ -71,10 +72,15 @@ class Noise(NamedTuple):
   shares: np.ndarray  # Share a of the momentum that each step keeps, [n].
   momenta: np.ndarray  # Normal numbers, [n, chains, d].
   uniforms: np.ndarray  # In (0, 1), [n, chains].
+  # Numbers that decide about a second proposal, see `retries`, [n, chains].
+  retries: np.ndarray
 
 
 class Taken(NamedTuple):
-  """Proposals of n steps, and whether they were accepted."""
+  """Proposals of n steps, and whether they were accepted.
+
+  If a chain tried its step again, its proposal is the second one.
+  """
 
   rows: np.ndarray  # z of the proposals, [n, chains, d].
   states: np.ndarray  # x of the proposals, [n, chains, d].
@@ -85,7 +91,9 @@ class Taken(NamedTuple):
   is_accepted: np.ndarray  # [n, chains].
   # |v|^2 / 2 - log p(x) - log |dx / dz| at the start of each step, [n, chains].
   energies: np.ndarray
-  lengths: np.ndarray  # Leapfrog steps of each proposal, [n].
+  first_ratio: np.ndarray  # Log ratio of the first proposals, [n, chains].
+  # Leapfrog steps of each step, those of all its trajectories, [n].
+  lengths: np.ndarray
 
   def visited(self, name, start):
     """Returns a field of the chains after each step, [n, chains, ...].
@@ -116,13 +124,14 @@ class Program:
     rows, values = [num_chains, event_size], [num_chains]
     self._point_shapes = rows, rows, values, rows, values, rows, rows, values
     few = self._shape[:2]
-    self._taken_shapes = *[self._shape] * 3, *[few] * 5
+    self._taken_shapes = *[self._shape] * 3, *[few] * 6, few[:1]
     # A point, the step size, and all of `Noise` but the lengths.
     self._float_shapes = (
       *self._point_shapes,
       [],
       [self.most_steps],
       self._shape,
+      few,
       few,
     )
     # The arguments are packed, because passing each argument takes time.
@@ -145,7 +154,7 @@ class Program:
     `data` is a result of `as_data`. Returns `Point` and `Taken`, numpy.
     """
     count = len(noise.lengths)
-    padded = [np.zeros(shape) for shape in self._float_shapes[-3:]]
+    padded = [np.zeros(shape) for shape in self._float_shapes[-4:]]
     for room, numbers in zip(padded, noise[1:]):
       room[:count] = numbers
     floats = np.concatenate([np.ravel(x) for x in (*point, step_size, *padded)])
@@ -159,7 +168,9 @@ class Program:
     found = _split(found.numpy(), (*self._point_shapes, *self._taken_shapes))
     size = len(self._point_shapes)
     taken = [rows[:count] for rows in found[size:]]
-    taken = Taken(*taken, np.array(noise.lengths))
+    *taken, num_trajectories = taken
+    lengths = noise.lengths * num_trajectories.astype(int)
+    taken = Taken(*taken, lengths)
     return Point(*found[:size]), taken._replace(
       is_accepted=taken.is_accepted > 0
     )
@@ -177,7 +188,7 @@ class Program:
       self._identity = self.as_data(conditional.Params(natural, np.eye(size)))
     zeros = [np.zeros(shape) for shape in self._point_shapes]
     count, never = len(rows), np.full(rows.shape[:2], 2.0)
-    noise = Noise(np.ones([count], int), np.zeros([count]), rows, never)
+    noise = Noise(np.ones([count], int), np.zeros([count]), rows, never, never)
     _, taken = self.run(self._identity, Point(*zeros), 1.0, noise)
     return taken.values, taken.gradients
 
@@ -203,18 +214,22 @@ class Program:
     ]
 
     def turn(step, point, places):
-      start = renewed(point, Noise(*(numbers[step] for numbers in noise)), tf)
-      end, ratio = self._trajectory(data, start, step_size, noise.lengths[step])
-      is_accepted = tf.abs(start.uniforms) < tf.exp(tf.minimum(ratio, 0.0))
-      proposal = end.rows, end.states, end.gradients, end.values, end.log_det
+      of_step = Noise(*(numbers[step] for numbers in noise))
+      start = renewed(point, of_step, tf)
+      *ends, count = self._trajectories(data, start, step_size, of_step)
+      proposal, is_accepted = retries.decided(start, *ends, of_step.retries, tf)
+      end, first = proposal.point, ends[0]
       energy = _kinetic(start) - start.values - start.log_det
-      decision = ratio, tf.cast(is_accepted, self._dtype), energy
-      places = [
-        p.write(step, rows) for p, rows in zip(places, (*proposal, *decision))
-      ]
-      end = end._replace(uniforms=start.uniforms * tf.exp(-ratio))
+      told = (
+        *(end.rows, end.states, end.gradients, end.values, end.log_det),
+        proposal.ratio,
+        tf.cast(is_accepted, self._dtype),
+        *(energy, first.ratio, tf.cast(count, self._dtype)),
+      )
+      places = [p.write(step, rows) for p, rows in zip(places, told)]
       stay = start._replace(velocities=-start.velocities)
-      return step + 1, _chosen(is_accepted, end, stay), places
+      point = retries.chosen(is_accepted, end, stay, tf)
+      return step + 1, point, places
 
     _, point, places = tf.while_loop(
       lambda step, *_: step < count,
@@ -224,8 +239,43 @@ class Program:
     )
     return (*point, *(place.stack() for place in places))
 
+  def _trajectories(self, data, start, step_size, noise):
+    """Returns the trajectories of a step, see `retries`.
+
+    These are the `retries.End` of the first and second proposals, the log ratio
+    of the third trajectory, and the number of trajectories. Trajectories that
+    no chain needs are left out. A loop takes them, so that the density is
+    compiled once.
+    """
+
+    def turn(number, _, begin, first, second, third_ratio):
+      divisor = tf.where(number == 1, retries.DIVISOR, 1.0)
+      size = step_size / tf.cast(divisor, step_size.dtype)
+      found = self._trajectory(data, begin, size, noise.lengths)
+      first = _either(number == 0, found, first)
+      second = _either(number == 1, found, second)
+      needed = _either(
+        number == 0,
+        retries.are_tried(start, first, noise.retries, tf),
+        retries.may_be_accepted(start, first, second, noise.retries, tf),
+      )
+      # The third trajectory starts at the end of the second, backwards.
+      end = second.point
+      back = end._replace(velocities=-end.velocities)
+      begin = _either(number == 0, start, back)
+      is_next = tf.reduce_any(needed) & (number < 2)
+      return number + 1, is_next, begin, first, second, found.ratio
+
+    none = retries.End(start, tf.zeros_like(start.values))
+    number, _, _, first, second, third_ratio = tf.while_loop(
+      lambda number, is_next, *_: is_next,
+      turn,
+      (tf.constant(0), tf.constant(True), start, none, none, none.ratio),
+    )
+    return first, second, third_ratio, number
+
   def _trajectory(self, data, start, step_size, num_steps):
-    """Returns the end of a leapfrog trajectory and its log acceptance ratio."""
+    """Returns the `retries.End` of a leapfrog trajectory."""
 
     def leap(count, end):
       rows = end.rows + step_size * end.velocities
@@ -247,7 +297,8 @@ class Program:
     ratio = end.values - start.values + end.log_det - start.log_det
     ratio += _kinetic(start) - _kinetic(end)
     nothing = tf.constant(-np.inf, ratio.dtype)
-    return end, tf.where(tf.math.is_finite(ratio), ratio, nothing)
+    ratio = tf.where(tf.math.is_finite(ratio), ratio, nothing)
+    return retries.End(end, ratio)
 
   def _at(self, data, rows, before):
     """Returns the `Point` of z, with velocities and uniforms of `before`."""
@@ -285,14 +336,10 @@ def _kinetic(point):
   return 0.5 * tf.reduce_sum(point.velocities**2, axis=-1)
 
 
-def _chosen(is_accepted, end, point):
-  """Returns the `Point` after acceptance: `end` or `point`, chain by chain."""
-  where = is_accepted[:, tf.newaxis]
-  return Point(
-    *(
-      tf.where(where if x.shape.rank > 1 else is_accepted, x, y)
-      for x, y in zip(end, point)
-    )
+def _either(is_first, one, other):
+  """Returns one of two nests of Tensors; `is_first` is a scalar."""
+  return tf.nest.map_structure(
+    lambda x, y: tf.where(is_first, x, y), one, other
   )
 
 

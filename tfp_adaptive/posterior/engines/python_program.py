@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tfp_adaptive.fits import conditional
+from tfp_adaptive.posterior.engines import retries
 from tfp_adaptive.posterior.engines.program import Noise
 from tfp_adaptive.posterior.engines.program import Point
 from tfp_adaptive.posterior.engines.program import renewed
@@ -39,27 +40,39 @@ class PythonProgram:
     places = []
     with np.errstate(all='ignore'):  # A proposal that overflows is rejected.
       for length, *numbers in zip(*noise):
-        start = renewed(point, Noise(length, *numbers), np)
-        end, ratio = self._trajectory(data, start, step_size, length)
-        is_accepted = np.abs(start.uniforms) < np.exp(np.minimum(ratio, 0.0))
-        proposal = end.rows, end.states, end.gradients, end.values, end.log_det
-        energy = _kinetic(start) - start.values - start.log_det
-        places.append((*proposal, ratio, is_accepted, energy))
-        end = end._replace(uniforms=start.uniforms * np.exp(-ratio))
-        stay = start._replace(velocities=-start.velocities)
-        point = Point(
-          *(
-            np.where(
-              is_accepted[:, np.newaxis] if x.ndim > 1 else is_accepted, x, y
-            )
-            for x, y in zip(end, stay)
-          )
+        of_step = Noise(length, *numbers)
+        start = renewed(point, of_step, np)
+        *ends, count = self._trajectories(data, start, step_size, of_step)
+        proposal, is_accepted = retries.decided(
+          start, *ends, of_step.retries, np
         )
-    taken = (np.stack(rows) for rows in zip(*places))
-    return point, Taken(*taken, np.array(noise.lengths))
+        end, first = proposal.point, ends[0]
+        energy = _kinetic(start) - start.values - start.log_det
+        told = end.rows, end.states, end.gradients, end.values, end.log_det
+        told = *told, proposal.ratio, is_accepted, energy, first.ratio
+        places.append((*told, length * count))
+        stay = start._replace(velocities=-start.velocities)
+        point = retries.chosen(is_accepted, end, stay, np)
+    return point, Taken(*map(np.stack, zip(*places)))
+
+  def _trajectories(self, params, start, step_size, noise):
+    """Returns the trajectories of a step, as `program.Program` does."""
+    length, numbers = noise.lengths, noise.retries
+    first = second = self._trajectory(params, start, step_size, length)
+    if not np.any(retries.are_tried(start, first, numbers, np)):
+      return first, second, first.ratio, 1
+    shorter = step_size / retries.DIVISOR
+    second = self._trajectory(params, start, shorter, length)
+    is_open = retries.may_be_accepted(start, first, second, numbers, np)
+    if not np.any(is_open):
+      return first, second, first.ratio, 2
+    end = second.point
+    back = end._replace(velocities=-end.velocities)
+    third = self._trajectory(params, back, step_size, length)
+    return first, second, third.ratio, 3
 
   def _trajectory(self, params, start, step_size, num_steps):
-    """Returns the end of a leapfrog trajectory and its log acceptance ratio."""
+    """Returns the `retries.End` of a leapfrog trajectory."""
     end, velocities = start, start.velocities + 0.5 * step_size * start.forces
     for step in range(num_steps):
       rows = end.rows + step_size * velocities
@@ -72,7 +85,7 @@ class PythonProgram:
       end = Point(*place, start.uniforms)
     ratio = end.values - start.values + end.log_det - start.log_det
     ratio = ratio + _kinetic(start) - _kinetic(end)
-    return end, np.where(np.isfinite(ratio), ratio, -np.inf)
+    return retries.End(end, np.where(np.isfinite(ratio), ratio, -np.inf))
 
 
 def _kinetic(point):

@@ -216,7 +216,8 @@ def is_diverging(trace):
   """Returns which draws had a diverging proposal, [n, chains] bool.
 
   The kernel says so, or the log acceptance ratio is at most -20 or is NaN. If
-  the steps of a draw have several proposals, the least ratio counts.
+  a draw has several steps, the least ratio counts. If a step was tried again,
+  the ratio of its second proposal counts.
   """
   shape = trace['target_log_prob'].shape
   diverging = trace.get('diverging', np.zeros(shape, bool))

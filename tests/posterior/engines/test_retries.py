@@ -1,0 +1,182 @@
+"""Steps that are tried again: their law, two programs, what they reach."""
+
+import copy
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests.posterior.engines import test_host as host_tests
+from tfp_adaptive.fits import conditional
+from tfp_adaptive.fits import natural
+from tfp_adaptive.posterior.engines import program as program_lib
+from tfp_adaptive.posterior.engines import python_program
+from tfp_adaptive.posterior.engines import recorded
+from tfp_adaptive.posterior.engines import retries
+from tfp_adaptive.posterior.judge import verdict
+
+_LAW = stats.gennorm(4.0, scale=4.0**0.25)
+_IDENTITY = conditional.Params(natural.of_scale(1, []), np.eye(1))
+
+
+def _noise(rng, count, shape, share=0.7):
+  return program_lib.Noise(
+    rng.integers(1, 4, size=count),
+    np.full([count], share),
+    rng.normal(size=(count, *shape)),
+    rng.uniform(size=(count, shape[0])),
+    rng.uniform(size=(count, shape[0])),
+  )
+
+
+def _after_steps(step_size=1.4):
+  """Returns (least p-value, shares of steps), after steps from exact draws.
+
+  The density of x is proportional to exp(-x^4 / 4). Steps are so long that many
+  trajectories from the tails diverge. p-values are those of x, v and u, and of
+  x where u is small. The shares are those of steps that were tried again, and
+  of these the accepted ones.
+  """
+  program = python_program.PythonProgram(
+    lambda x: (-0.25 * x[:, 0] ** 4, -(x**3))
+  )
+  rng = np.random.default_rng(4)
+  rows = _LAW.rvs(size=(100_000, 1), random_state=rng)
+  point = program_lib.at_starts(rows, -0.25 * rows[:, 0] ** 4, -(rows**3))
+  point = point._replace(log_det=np.zeros(len(rows)), forces=point.gradients)
+  tried, accepted = [], []
+  for _ in range(30):
+    noise = _noise(rng, 1, rows.shape)
+    point, taken = program.run(_IDENTITY, point, step_size, noise)
+    again = taken.first_ratio[0] != taken.log_accept_ratio[0]
+    tried.append(np.mean(again))
+    accepted.append(np.mean(taken.is_accepted[0][again]))
+  p_value = min(
+    stats.kstest(found, cdf).pvalue
+    for found, cdf in [
+      (point.rows[:, 0], _LAW.cdf),
+      (point.rows[np.abs(point.uniforms) < 0.5, 0], _LAW.cdf),
+      (point.velocities[:, 0], 'norm'),
+      (0.5 * (1.0 + point.uniforms), 'uniform'),
+    ]
+  )
+  return p_value, np.mean(tried), np.mean(accepted)
+
+
+# With the power 1, many steps are tried again that are not hopeless.
+@pytest.mark.parametrize('power', [retries._POWER, 1.0])
+def test_steps_that_are_tried_again_leave_the_law_as_it_is(monkeypatch, power):
+  monkeypatch.setattr(retries, '_POWER', power)
+  p_value, tried, accepted = _after_steps()
+  assert p_value > 1e-3
+  assert tried > 0.3 and 0.5 < accepted < 0.8
+
+
+def _without_the_way_back(monkeypatch):
+  _change(monkeypatch, lambda rest, third_ratio: third_ratio - np.inf)
+
+
+def _with_the_way_back_of_another(monkeypatch):
+  _change(monkeypatch, lambda rest, third_ratio: np.roll(third_ratio, 1))
+
+
+def _change(monkeypatch, change):
+  decided = retries.decided
+
+  def wrong(start, first, second, third_ratio, *rest):
+    third_ratio = change(first, third_ratio)
+    return decided(start, first, second, third_ratio, *rest)
+
+  monkeypatch.setattr(retries, 'decided', wrong)
+
+
+@pytest.mark.parametrize(
+  'slip',
+  [
+    _without_the_way_back,
+    _with_the_way_back_of_another,
+  ],
+)
+def test_a_slip_in_a_second_try_is_noticed(monkeypatch, slip):
+  monkeypatch.setattr(retries, '_POWER', 1.0)
+  slip(monkeypatch)
+  assert _after_steps()[0] < 1e-6
+
+
+def test_the_number_of_a_second_try_keeps_its_sign_and_its_relative_place():
+  uniforms = np.array([-0.6, 0.2, 1.0, -0.1])
+  start, shorter = (
+    program_lib.at_starts(np.full([4, 1], x), np.zeros(4), np.zeros([4, 1]))
+    for x in (0.0, 1.0)
+  )
+  start = start._replace(uniforms=uniforms, log_det=np.zeros(4))
+  shorter = shorter._replace(log_det=np.zeros(4))
+  start = start._replace(forces=start.rows)
+  shorter = shorter._replace(forces=start.rows)
+  first = retries.End(start, np.log(np.full(4, 0.2)))
+  second = retries.End(shorter, np.full(4, 50.0))
+  proposal, is_accepted = retries.decided(
+    start, first, second, np.log(np.full(4, 0.6)), np.zeros(4), np
+  )
+  # The last chain accepted its first proposal: |u| < 0.2.
+  np.testing.assert_allclose(proposal.point.rows[:, 0], [1.0, 1.0, 1.0, 0.0])
+  np.testing.assert_allclose(
+    proposal.point.uniforms, [-0.8, 0.6, 1.0, -0.1 / 0.2]
+  )
+  assert np.all(is_accepted)
+
+
+@pytest.fixture(scope='module')
+def learned():
+  """Returns an engine that learned a matrix for a funnel."""
+  engine = host_tests._engine(host_tests._FUNNEL)
+  engine.start(1, recorded.Options())
+  return engine
+
+
+def test_no_step_is_tried_again_while_chains_adapt(learned):
+  young = copy.copy(learned)
+  young.num_steps = young.num_adaptation_steps - 2
+  noise = young._drawn([young._generator(step) for step in range(4)])
+  assert np.all(noise.retries[:2] == retries.NEVER)
+  assert np.all(noise.retries[2:] < 1.0)
+
+
+def _drawn(engine, change=lambda noise: noise):
+  """Returns the share of draws in the narrow region of a funnel, and a trace.
+
+  There the log scale is two deviations below its mean.
+  """
+  engine = copy.copy(engine)
+  drawn = engine._drawn
+  engine._drawn = lambda generators: change(drawn(generators))
+  found = engine.draw(5000, 2, 1)
+  return np.mean(found.states[..., 0] < -3.0), found.trace
+
+
+def test_chains_reach_a_narrow_region_by_steps_that_are_tried_again(learned):
+  share, trace = _drawn(learned)
+  assert share > 0.3 * stats.norm.cdf(-2.0)
+  first = dict(trace, least_log_accept_ratio=trace['least_first_ratio'])
+  shares = [np.mean(verdict.is_diverging(x)) for x in (trace, first)]
+  assert shares[0] < 0.5 * shares[1]
+  # Power: without second tries no chain arrives.
+  share, trace = _drawn(
+    learned, lambda noise: noise._replace(retries=noise.retries + 2.0)
+  )
+  assert share == 0.0
+  for name in ('least_log_accept_ratio', 'n_steps'):
+    assert trace[name].shape == first[name].shape
+  np.testing.assert_array_equal(
+    trace['least_log_accept_ratio'], trace['least_first_ratio']
+  )
+
+
+def test_all_trajectories_of_a_step_count_as_gradients(learned):
+  engine = copy.copy(learned)
+  trace = engine.draw(2000, 1, 1).trace
+  every = engine.lengths.steps_of_draw
+  assert np.mean(trace['n_steps']) > 1.1 * every * np.mean(
+    engine.lengths.settled
+  )
+  np.testing.assert_allclose(engine.cost, np.mean(trace['n_steps']))
