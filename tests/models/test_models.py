@@ -14,6 +14,7 @@ from tfp_adaptive.fits import natural
 from tfp_adaptive.posterior import density as density_lib
 from tfp_adaptive.posterior.engines import program
 from tfp_adaptive.posterior.engines import python_program
+from tfp_adaptive.posterior.engines import retries
 from tfp_adaptive.posterior.model import problem as problem_lib
 
 _HAS_JAX = importlib.util.find_spec('jax') is not None
@@ -140,17 +141,20 @@ def test_steps_in_python_are_those_of_the_compiled_program():
     rows, states, values, gradients, log_det, pull(gradients), *kept
   )
   noise = program.Noise(
-    np.array([1, 4, 2]),
-    np.array([0.5, 0.0, 0.9]),
-    rng.normal(size=(3, 5, 3)),
-    rng.uniform(size=(3, 5)),
-    rng.uniform(size=(3, 5)),
+    np.array([1, 4, 2, 1]),
+    np.array([0.5, 0.0, 0.9, 0.5]),
+    rng.normal(size=(4, 5, 3)),
+    rng.uniform(size=(4, 5)),
+    rng.uniform(size=(4, 5)),
   )
+  noise.retries[-1] = retries.NEVER
   found = [
-    one.run(one.as_data(params), point, 0.9, noise)
+    one.run(one.as_data(params), point, 1.5, noise)
     for one in (compiled, called)
   ]
   assert 0 < np.mean(found[0][1].is_accepted) < 1
+  # With one, two and three trajectories.
+  assert set(found[0][1].lengths // noise.lengths) == {1, 2, 3}
   for one, other in zip(*map(tf.nest.flatten, found), strict=True):
     np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 

@@ -218,6 +218,21 @@ def test_one_diverging_draw_alone_is_allowed(num_draws):
   assert not chains.diverge
 
 
+@pytest.mark.parametrize('is_careful', [False, True])
+def test_first_proposals_count_until_steps_were_made_smaller(is_careful):
+  choice = _CHOICE._replace(target_accept_prob=0.95 if is_careful else 0.8)
+  chains = chains_lib.Chains(_GivenEngine(), choice, None, 1000)
+  draws = np.zeros([1000, 4, 2])
+  ratio = np.zeros(draws.shape[:2])
+  first = ratio.copy()
+  first[:10] = -30.0
+  trace = dict(
+    target_log_prob=ratio, least_log_accept_ratio=ratio, least_first_ratio=first
+  )
+  chains.recorded = [(draws, trace)]
+  assert chains.diverge == chains.may_be_more_careful == (not is_careful)
+
+
 @pytest.mark.parametrize('num_restarts', [[1, 3, 2, 1], [0, 3, 2, 0]])
 def test_an_exchange_that_reached_not_all_chains_has_not_converged(
   num_restarts,

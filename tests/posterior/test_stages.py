@@ -294,6 +294,36 @@ def test_an_interrupt_leaves_what_there_is(monkeypatch, is_settled, failed):
   assert f'next: {advice}' in repr(posterior)
 
 
+@pytest.mark.parametrize(
+  'may_adapt, rhat, num_blocks', [(True, 1.2, 3), (False, 1.2, 1), (True, 0, 1)]
+)
+def test_chains_adapt_again_once_draws_cost_as_much_as_their_adaptation(
+  may_adapt, rhat, num_blocks
+):
+  run, filled = _begun(), []
+  chains = types.SimpleNamespace(
+    num_gradients=0.0, is_too_noisy=False, is_lost=np.zeros(8, bool),
+    may_be_more_careful=False, cost_less_than_adapting=True,
+  )  # fmt: skip
+  verdict = types.SimpleNamespace(
+    asks_for_draws=lambda _: False,
+    is_far_from_enough=lambda _: True,
+    worst=lambda _: (rhat, 'x') if rhat else None,
+  )
+  posterior = types.SimpleNamespace(
+    verdict=verdict, converged=False, failed=['too few']
+  )
+
+  def fill(chains):
+    filled.append(chains)
+    chains.cost_less_than_adapting = len(filled) < 3
+
+  run._fill_or_keep, run._stage = fill, lambda _: None
+  run._posterior = lambda *_: posterior
+  assert run._sample(chains, may_adapt) is posterior
+  assert len(filled) == num_blocks
+
+
 @pytest.fixture
 def warmed(monkeypatch):
   """Chains that have adapted: 8 chains, 4 draws, 300 gradients."""

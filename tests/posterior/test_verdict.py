@@ -100,6 +100,26 @@ def test_divergences_are_near_what_differs_most_in_its_own_spread():
   assert verdict.where_diverging == 'x[1]'
 
 
+@pytest.mark.parametrize('agrees', [True, False])
+def test_chains_must_agree_on_how_often_they_are_in_narrow_regions(agrees):
+  values = _normal()
+  visits = np.random.default_rng(1).random(_SHAPE) < 0.02
+  if not agrees:  # As many visits in one row, by one chain.
+    visits = np.zeros(_SHAPE, bool)
+    visits[: int(0.02 * visits.size), 0] = True
+  first = np.where(visits, -30.0, 0.0)
+  verdict = _judged(
+    values,
+    least_first_ratio=first,
+    least_log_accept_ratio=np.zeros(_SHAPE),
+  )
+  told = [verdict_lib.NARROW in sentence for sentence in verdict.failed]
+  assert any(told) == (not agrees)
+  assert verdict.names[-1] == verdict_lib.NARROW
+  assert verdict.asks_for_draws(400.0) == (not agrees)
+  assert verdict.tails.is_heavy.shape[1] == values.shape[-1]
+
+
 def test_draws_are_far_from_enough_where_16_times_as_many_are_needed():
   verdict = _judged(_normal())
   least = min(

@@ -368,15 +368,15 @@ class Posterior:
     """
     values = np.asarray(self._values[1], np.float64)
     low, high = np.quantile(values, (0.05, 0.95), axis=(0, 1))
-    diagnosis = self.verdict.diagnosis
+    diagnosis, size = self.verdict.diagnosis, values.shape[-1]
     columns = (
       values.mean(axis=(0, 1)),
       values.std(axis=(0, 1), ddof=1),
       low,
       high,
-      diagnosis.ess_bulk[:-1],
-      diagnosis.ess_tail[:-1],
-      diagnosis.rhat[:-1],
+      diagnosis.ess_bulk[:size],
+      diagnosis.ess_tail[:size],
+      diagnosis.rhat[:size],
     )
     return pandas.DataFrame(
       dict(zip(_COLUMNS, columns)), index=self.coordinate_names

@@ -92,8 +92,8 @@ def sample_posterior(  # noqa: PLR0913  # All have defaults.
       `init` or as a dict by name. Unknowns without a bijector are unbounded.
     min_ess: Effective draws that every coordinate must have.
     max_gradients: Gradients that every chain may compute, warm-up included. A
-      run may exceed the budget, because an adaptation is planned before its
-      cost is known.
+      run may exceed the budget, because the costs of an adaptation and of
+      steps that are tried again are not known before.
     max_seconds: Seconds that the call may take, warm-up included; `None`: no
       limit. A compilation is not interrupted.
     jit_compile: Whether XLA compiles the steps. `None`: yes, unless XLA cannot

@@ -372,6 +372,8 @@ class Run:
       is_far = may_adapt and self._is_far(chains, posterior)
       # Few draws can look worse than their sampler is.
       is_early = is_far and chains.cost_less_than_adapting
+      is_early &= verdict.worst('rhat') is not None
+      is_early &= not np.any(chains.is_lost)
       is_done = is_far or not (verdict.asks_for_draws(min_ess) or runs_on)
       is_done &= not is_early
       is_done |= bool(self._ended_by) or chains.is_too_noisy

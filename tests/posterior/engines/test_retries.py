@@ -19,6 +19,11 @@ _LAW = stats.gennorm(4.0, scale=4.0**0.25)
 _IDENTITY = conditional.Params(natural.of_scale(1, []), np.eye(1))
 
 
+@pytest.fixture(autouse=True)
+def _many_chains_try_as_often_as_few(monkeypatch):
+  monkeypatch.setattr(retries, '_FEW_CHAINS', np.inf)
+
+
 def _noise(rng, count, shape, share=0.7):
   return program_lib.Noise(
     rng.integers(1, 4, size=count),
@@ -170,6 +175,20 @@ def test_chains_reach_a_narrow_region_by_steps_that_are_tried_again(learned):
   np.testing.assert_array_equal(
     trace['least_log_accept_ratio'], trace['least_first_ratio']
   )
+
+
+def test_chains_without_a_density_and_some_of_many_are_not_tried(monkeypatch):
+  rows = np.zeros([1000, 1])
+  start = program_lib.at_starts(rows, np.zeros(1000), rows)
+  start = start._replace(uniforms=np.full(1000, 0.5))
+  numbers = np.linspace(0.0, 0.999, 1000)
+  first = retries.End(start, np.full(1000, -np.inf))
+  assert np.all(retries.are_tried(start, first, numbers, np))
+  monkeypatch.setattr(retries, '_FEW_CHAINS', 8)
+  assert np.sum(retries.are_tried(start, first, numbers, np)) == 8
+  dead = start._replace(values=np.full(1000, -np.inf))
+  with np.errstate(invalid='ignore'):
+    assert not np.any(retries.are_tried(dead, first, numbers, np))
 
 
 def test_all_trajectories_of_a_step_count_as_gradients(learned):

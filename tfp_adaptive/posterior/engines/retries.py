@@ -14,14 +14,17 @@ from the same place and with the same momentum:
 Here pi is the joint density of place and momentum. The third trajectory shows
 whether a step from (x2, -v2) would be tried again as well. The power 30 means
 that a step is tried again if log(pi1 / pi) is below about -4. A smaller power
-would try more steps again, and each costs up to two trajectories more. A larger
-power makes it rarer that a step across the edge of a narrow region would be
-tried again in both directions, and so is accepted.
+would try more steps again, and each costs up to two trajectories more. With a
+larger power, fewer steps across the edge of a narrow region are accepted,
+because a step must be tried again in both directions.
 
 The decision about the first proposal is |u| < r with the kept number u, see
 `linear.kept_momentum`. Given its rejection, |u| is uniform on (r, 1). The chain
 moves to (x2, v2) with the number that has the same sign and the same relative
-place on (s, 1). The momentum is negated if both proposals are rejected.
+place on (s, 1). A step that accepts no proposal negates the momentum.
+
+With n > 8 chains, a step is tried again with 8 / n of this probability, so that
+the cost does not grow with n. A chain whose density is zero never tries.
 
 Sources: Tierney and Mira (1999), Some adaptive Monte Carlo methods for Bayesian
 inference, Statistics in Medicine 18; Modi, Barnett and Carpenter (2024),
@@ -35,6 +38,7 @@ from typing import NamedTuple
 DIVISOR = 3.0  # The second proposal's step size is smaller by this factor.
 NEVER = 2.0  # A random number with which no step is tried again.
 _POWER = 30.0
+_FEW_CHAINS = 8  # With more chains, steps are tried again less often.
 _MOST_LOG_RATIO = 80.0  # Its exponential is finite in float32.
 
 
@@ -56,7 +60,9 @@ def are_tried(start, first, numbers, library):
   """
   share = _accept_prob(first.ratio, library)
   is_rejected = abs(start.uniforms) >= share
-  return is_rejected & (numbers < (1.0 - share) ** _POWER)
+  # It is false if the density at the start is zero.
+  is_rejected &= start.values - start.values == 0.0
+  return is_rejected & (numbers < _chance_to_try(first, share))
 
 
 def may_be_accepted(start, first, second, numbers, library):
@@ -113,4 +119,9 @@ def _chance(first, second, back, library):
   rest = 1.0 - _accept_prob(first.ratio, library)
   gain = library.exp(library.minimum(second.ratio, _MOST_LOG_RATIO))
   gain = gain * ((1.0 - back) / rest) ** (_POWER + 1.0)
-  return rest**_POWER * library.minimum(gain, 1.0)
+  return _chance_to_try(first, 1.0 - rest) * library.minimum(gain, 1.0)
+
+
+def _chance_to_try(first, share):
+  few = min(1.0, _FEW_CHAINS / first.ratio.shape[0])
+  return few * (1.0 - share) ** _POWER

@@ -29,6 +29,10 @@ _MOST_COARSE = 0.1
 # A coordinate that is not constant changes by more than this many gaps between
 # adjacent floats, somewhere far from the draws.
 _FAR_IN_GAPS = 1000.0
+# Name of a function of the draws: whether their first proposals diverge. Chains
+# that reach a narrow region by steps that are tried again must agree on how
+# often they are there.
+NARROW = 'visits of narrow regions'
 # Fields of `Diagnosis` with effective sizes, and their names.
 SIZES = (
   ('ess_bulk', 'bulk ESS'),
@@ -40,8 +44,10 @@ SIZES = (
 class Verdict(NamedTuple):
   """Results of all checks."""
 
-  names: list  # Names of the coordinates and 'log density', [d + 1].
-  diagnosis: convergence.Diagnosis  # As `names`, [d + 1] each.
+  # Names of the coordinates, 'log density', and `NARROW` if steps were tried
+  # again.
+  names: list
+  diagnosis: convergence.Diagnosis  # One number for each name.
   tails: tails_lib.Tails
   # Share of draws that had a diverging proposal, see `is_diverging`.
   share_diverging: float
@@ -181,12 +187,17 @@ def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
   `is_diverging` reads if the kernel records it.
   """
   log_prob = trace['target_log_prob']
-  names = [*names, 'log density']
-  values = np.concatenate([values, log_prob[..., np.newaxis]], axis=-1)
-  diagnosis = convergence.diagnose(values)
   diverging = is_diverging(trace)
-  where = _where(names[:-1], values[..., :-1], diverging)
-  of_tails = tails_lib.of_draws(values[..., :-1], diagnosis.ess_tail[:-1])
+  where = _where(names, values, diverging)
+  size, seen = len(names), [values, log_prob[..., np.newaxis]]
+  names = [*names, 'log density']
+  visits = trace.get('least_first_ratio', np.zeros_like(log_prob)) <= _NEVER
+  if np.any(visits):
+    names.append(NARROW)
+    seen.append(visits[..., np.newaxis].astype(values.dtype))
+  values = np.concatenate(seen, axis=-1)
+  diagnosis = convergence.diagnose(values)
+  of_tails = tails_lib.of_draws(values[..., :size], diagnosis.ess_tail[:size])
   share = float(np.mean(diverging))
   still = _still_chains(values)
   verdict = Verdict(
