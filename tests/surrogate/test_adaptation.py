@@ -211,6 +211,39 @@ def test_proposals_without_a_density_never_poison_what_is_learned(outside):
   assert all(np.all(np.isfinite(leaf)) for leaf in tf.nest.flatten(learned))
 
 
+@pytest.mark.parametrize('dead', [1e3, np.nan])
+def test_chains_that_can_never_move_are_not_in_the_history(dead):
+  def bounded(x):
+    value = targets.standard_normal(x)
+    return tf.where(x[..., 0] < 100.0, value, -float('inf'))
+
+  def count(params, rows):
+    is_finite = tf.reduce_all(tf.math.is_finite(rows), axis=-1)
+    num_rows = tf.reduce_sum(tf.cast(is_finite, tf.int32))
+    return params._replace(num_updates=params.num_updates + num_rows)
+
+  surrogate = surrogates.gaussian(num_points=200)._replace(update=count)
+  kernel = learning.kernel(60, surrogate)
+  kernel = kernel.copy(
+    inner_kernel=tfpa.MetropolisHastings(
+      kernel.proposal.copy(target_log_prob_fn=bounded)
+    )
+  )
+  still = tf.fill([2, _SIZE], tf.constant(dead, tf.float64))
+  start = tf.concat([learning.start()[:1], still], axis=0)
+  states, results = learning.run(kernel, 60, start)
+  np.testing.assert_array_equal(states[-1][1:], still)
+  held = results[-1].history
+  np.testing.assert_array_equal(
+    held.points.numpy()[held.is_filled], np.array(states)[:, 0]
+  )
+  # 12 draws are needed, and two chains of three add none.
+  fits = learning.changes([learning.params_of(r)[:2] for r in results])
+  assert fits and min(fits) >= 12
+  counts = [learning.params_of(r).num_updates for r in results]
+  assert counts[-1] == len(learning.changes([[n] for n in counts])) > 0
+
+
 @pytest.mark.full
 def test_frozen_walks_as_often_as_was_learned():
   kernel = tfpa.kernel_hamiltonian(

@@ -111,7 +111,8 @@ class Surrogate(NamedTuple):
   # (params, x) -> bool [chains...]: whether x is in the region of the draws.
   is_inside: Callable[[Any, Any], Any]
   # (params, rows [b, d]) -> params with draws added, at a cost that does not
-  # depend on the number of earlier draws; None if only `fit` learns.
+  # depend on the number of earlier draws; None if only `fit` learns. Rows that
+  # are not finite are left out.
   update: Callable[[Any, Any], Any] | None = None
   shown: str = ''  # The call of the factory, which is printed.
 

@@ -208,6 +208,9 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     rows = self._flat_state(states[1], results.inner_results)
     event_size = state_parts.event_size(rows)
     rows = tf.reshape(rows, ps.stack([-1, event_size]))
+    # A chain that can never move would bend the surrogate for all others.
+    alive = tf.reshape(adaptation_base.is_alive(mh_results), [-1, 1])
+    rows = tf.where(alive, rows, float('nan'))  # Histories skip NaN.
     results = results._replace(
       history=history_lib.add(results.history, rows, add_seed),
       mean_accept_prob=adaptation_base.mean_accept_prob(mh_results),
@@ -215,8 +218,10 @@ class ScoreMatchingAdaptation(adaptation_base.AdaptationWrapper):
     if self._walks:
       results = self._adapt_walk(results)
     fewest = _FEWEST_DRAWS * (event_size + 1)
+    share_alive = tf.reduce_mean(tf.cast(alive, rows.dtype))
+    num_seen = share_alive * tf.cast(results.history.num_seen, rows.dtype)
     is_due = self._is_due(results.step, _GROWTH) & (
-      results.history.num_seen >= fewest
+      num_seen >= tf.cast(fewest, rows.dtype)
     )
     is_first = results.step < int(_FIRST_SHARE * self.num_adaptation_steps)
     (results,) = control_flow.apply_if(
