@@ -10,6 +10,7 @@ import tfp_adaptive as tfpa
 from tests.contracts import targets
 from tests.latent import hyperparameter_model as model
 from tfp_adaptive.core import tfp_private
+from tfp_adaptive.latent import hyperparameter_adaptation
 from tfp_adaptive.latent import hyperparameter_moves
 
 
@@ -455,6 +456,33 @@ def test_nothing_accepted_leaves_the_identity():
   for results in all_results:
     assert not _learned(results, 'hyper_is_accepted')
     np.testing.assert_array_equal(_learned(results, 'hyper_factor'), np.eye(3))
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+@pytest.mark.parametrize('step', [1, 10**6, 2 * 10**9])
+def test_the_factor_is_regular_if_chains_have_moved_along_a_line_or_not_at_all(
+  step, dtype
+):
+  line = np.linspace(-1.0, 1.0, 64)[:, np.newaxis] * np.ones(3)
+  covariance = tf.ones([3, 3], dtype)
+  mean, step = tf.zeros([3], dtype), tf.constant(step)
+  *_, factor = hyperparameter_adaptation._adapted(
+    mean, covariance, tf.constant(line, dtype), step
+  )
+  assert np.all(np.isfinite(factor)) and np.all(np.diag(factor) > 0.0)
+  np.testing.assert_allclose(np.prod(np.diag(factor)), 1.0, rtol=1e-3)
+  longest = np.linalg.svd(factor)[0][:, 0]
+  np.testing.assert_allclose(np.abs(longest), np.full(3, 3**-0.5), rtol=1e-2)
+  # The mean of equal numbers is not that number, but nothing has moved. A
+  # ridge of squares that underflow would be zero.
+  equal = np.tile([0.1, 0.3, 0.7], [64, 1])
+  tiny = line * np.sqrt(np.finfo(dtype).tiny)
+  for rows in (equal, tiny):
+    rows = tf.constant(rows, dtype)
+    *_, factor = hyperparameter_adaptation._adapted(
+      tf.reduce_mean(rows, axis=0), tf.zeros([3, 3], dtype), rows, step
+    )
+    np.testing.assert_array_equal(factor, np.eye(3))
 
 
 # Priors that fail at some hyperparameters.

@@ -2,11 +2,13 @@
 
     mu_t = (1 - w_t) mu_{t-1} + w_t theta_t,   w_t = 2 / (t + 2)
     S_t  = (1 - w_t) S_{t-1} + w_t (theta_t - mu_{t-1}) (theta_t - mu_{t-1})^T
-    L L^T = S_t + (tr S_t / d) (n_0 / (t B)) I,   scaled to det L = 1
+    L L^T = S_t + (tr S_t / d) max(n_0 / (t B), d^2 eps) I,
+            scaled to det L = 1
 
 for d hyperparameters and B chains, over which terms are averaged. I counts as
-n_0 states. A step of theta is kappa L e with e ~ N(0, I). kappa is tuned by
-another wrapper.
+n_0 states. Without d^2 eps, where eps is the spacing of floats at 1, a singular
+S_t would have no Cholesky factor after many steps. A step of theta is
+kappa L e with e ~ N(0, I). kappa is tuned by another wrapper.
 
 Source: Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm.
 """
@@ -15,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -42,6 +45,9 @@ _GAIN = 2.0
 # n_0 / d, the weight of the identity in states per hyperparameter. This weight
 # is large because the first states of a chain are strongly dependent.
 _PRIOR_STATES = 5.0
+# A distance from mu below this many units in the last place is a rounding error
+# of mu.
+_ROUNDING = 8.0
 
 
 class HyperparameterAdaptationResults(NamedTuple):
@@ -123,13 +129,19 @@ def _adapted(mean, covariance, rows, step):
   ]
   weight = _GAIN / (step + _GAIN)
   centered = rows - mean
+  eps = np.finfo(dtype.as_numpy_dtype).eps
+  is_moved = tf.abs(centered) > _ROUNDING * eps * tf.abs(mean)
+  centered = tf.where(is_moved, centered, 0.0)
   moment = tf.matmul(centered, centered, transpose_a=True) / num_chains
   covariance += weight * (moment - covariance)
 
   variance = tf.linalg.trace(covariance) / num_hyper
-  # The variance is zero until a move is accepted.
-  is_fixed = tf.equal(variance, 0.0)
+  least = num_hyper**2 * eps
+  # The variance is zero until a move is accepted. A ridge that is not a normal
+  # float would be flushed to zero.
+  is_fixed = least * variance < np.finfo(dtype.as_numpy_dtype).tiny
   shrinkage = _PRIOR_STATES * num_hyper / (step * num_chains)
+  shrinkage = tf.maximum(shrinkage, least)
   factor = tf.linalg.cholesky(
     covariance
     + tf.where(is_fixed, tf.ones_like(variance), shrinkage * variance)
