@@ -279,6 +279,57 @@ def test_log_likelihoods_are_corrected_as_the_density_is(law):
   )
 
 
+def _sums(axis, begin=None):
+  """Sums of a matrix along an axis; data begin at one unknown or nowhere."""
+
+  def law(x):
+    mean = tf.reduce_sum(x, axis=axis)
+    if begin is None:
+      return tfd.Independent(tfd.Normal(mean, 1.0), 1)
+    shifted = tfb.Shift(x[..., 0, 0, tf.newaxis])(tfd.Exponential(tf.exp(mean)))
+    return tfd.Independent(shifted, 1)
+
+  prior = tfd.Sample(tfd.Normal(0.0, 1.0), [3, 3])
+  return tfd.JointDistributionNamed(dict(x=prior, y=law))
+
+
+def test_axes_counted_from_the_front_are_refused():
+  draws = np.float32(np.random.default_rng(0).normal(size=(3, 2, 9)))
+  value = dict(y=np.float32([4.0, 5.0, 6.0]))
+  matrices = draws.reshape(3, 2, 3, 3)
+  for axis in (-1, -2):
+    posterior = _posterior(problem_lib.of_joint(_sums(axis), value), draws)
+    expected = stats.norm.logpdf(value['y'], matrices.sum(axis=axis))
+    found = posterior.log_likelihood()['y']
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    posterior.posterior_predictive()
+    posterior.prior_predictive(3)
+    problem_lib.of_joint(_sums(axis, 'x'), value)
+  # In a batch this is the sum along -2, and for one draw that along -1.
+  posterior = _posterior(problem_lib.of_joint(_sums(1), value), draws)
+  for method in (
+    posterior.log_likelihood,
+    posterior.posterior_predictive,
+    posterior.prior_predictive,
+  ):
+    with pytest.raises(ValueError, match="'y' at one draw differs.*`axis=-1`"):
+      method()
+  # The sampler itself evaluates this density chain by chain.
+  with pytest.raises(ValueError, match="'y' at one draw differs.*`axis=-1`"):
+    problem_lib.of_joint(_sums(1, 'x'), value)
+
+
+def test_models_that_are_written_for_one_draw_are_not_refused():
+  slopes = np.float32([1.0, 2.0])
+  model = tfd.JointDistributionNamed(
+    dict(z=tfd.Normal(0.0, 1.0), y=lambda z: tfd.Normal(z * slopes, 1.0))
+  )
+  z = np.float32([0.5, 1.0])  # As many draws as slopes.
+  found = predictive.log_likelihood(model, dict(z=z), dict(y=slopes))['y']
+  expected = stats.norm.logpdf(slopes, z[:, np.newaxis] * slopes)
+  np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_draws_are_a_data_tree_that_cross_validation_reads(posterior):
   stats = pytest.importorskip(
     'arviz_stats', reason='leave-one-out is ArviZ', exc_type=ImportError

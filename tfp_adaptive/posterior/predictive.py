@@ -50,7 +50,9 @@ def simulated(model, unknowns, seed, given=None, computed=()):
     parts = zip(names, data.in_order(parts)[1])
     return {name: part for name, part in parts if name in drawn}
 
-  return _for_each(draw, unknowns)
+  found = _for_each(draw, unknowns)
+  data.check_axes(model, {**unknowns, **found}, given)
+  return found
 
 
 def prior_draws(model, given, num_draws, seed):
@@ -71,7 +73,9 @@ def prior_draws(model, given, num_draws, seed):
     parts = zip(names, data.in_order(parts)[1])
     return {name: part for name, part in parts if name not in given}
 
-  return _for_each(draw, dict(nothing=np.zeros([num_draws])))
+  found = _for_each(draw, dict(nothing=np.zeros([num_draws])))
+  data.check_axes(model, found, given)
+  return found
 
 
 def fixed(model, unknowns, values, computed=()):
@@ -172,6 +176,7 @@ def log_likelihood(model, unknowns, observed, of=None, inexact=frozenset()):
   """
   names = _checked_names(model, unknowns)
   observed = _cast(model, names, observed)
+  data.check_axes(model, unknowns, observed)
 
   def evaluate(index, values):
     del index

@@ -42,6 +42,13 @@ _MOST_ROUNDED = 0.05
 _NOTABLY_ROUNDED = 1e-3
 # Fewest rows for a standard deviation of each column.
 _FEWEST_ROWS = 10
+# Largest relative difference of one log density in a batch of draws and alone.
+_LARGEST_DIFFERENCE = 1e-2
+_AUTO_BATCHED = (
+  tfd.JointDistributionCoroutineAutoBatched,
+  tfd.JointDistributionNamedAutoBatched,
+  tfd.JointDistributionSequentialAutoBatched,
+)
 # Number of prior draws to try if data lie at an end of their support.
 _NUM_PRIOR_DRAWS = 8
 
@@ -113,6 +120,67 @@ def checked(model: Any, pins: dict, options: tuple = ()) -> Checked:
       f'are given by name, `sample_posterior(model, {parts[-1]}=...)`.',
     )
   return Checked(parts, *map(frozenset, found))
+
+
+def check_axes(model: Any, rows: dict, given: dict) -> None:
+  """Refuses a model whose densities count axes from the front.
+
+  `axis=1` is the first axis of an event in a batch of draws, but the second
+  axis for one draw. The densities of parts are compared for both.
+
+  Args:
+    model: A joint distribution with nothing pinned.
+    rows: dict of name -> draws of a part, [n, event...] or a structure.
+    given: dict of name -> the value of a part, the same for all draws.
+  """
+  if isinstance(model, _AUTO_BATCHED):
+    return
+  names, _ = parts_and_events(model)
+  compared = {*rows, *given} - computed(model)
+
+  def densities(rows):
+    values = {**rows, **given}
+    laws = kinds.parts(model, tfp_private.by_name(model, values))
+    return [
+      (name, law.log_prob(values[name]))
+      for name, law in zip(names, laws)
+      if name in compared
+    ]
+
+  # No axis of a value has as many numbers as there are draws.
+  shapes = [x.shape[1:] for x in tf.nest.flatten(rows)]
+  shapes += [np.shape(x) for x in tf.nest.flatten(given)]
+  sizes = {size for shape in shapes for size in shape}
+  count = next(n for n in range(2, len(sizes) + 3) if n not in sizes)
+  pick = lambda index: tf.nest.map_structure(
+    lambda x: tf.gather(x, index % len(x)), rows
+  )
+  with tf.device('/CPU:0'):
+    try:
+      batch = densities(pick(np.arange(count)))
+    except Exception:  # A model may be written for one draw.
+      return
+    singles = [densities(pick(index)) for index in range(count)]
+  for (name, many), *ones in zip(batch, *singles):
+    if many.shape == []:
+      continue  # It depends on no draw, or is a model for one draw.
+    if many.shape != [count]:
+      return  # The model is written for one draw.
+    ones = np.stack([np.sum(one) for _, one in ones])
+    many = np.asarray(many)
+    both = np.isfinite(ones) & np.isfinite(many)
+    neither = ~np.isfinite(ones) & ~np.isfinite(many)
+    with np.errstate(invalid='ignore'):
+      is_near = np.abs(ones - many) <= _LARGEST_DIFFERENCE * (1 + np.abs(ones))
+    if not np.all(np.where(both, is_near, neither)):
+      raise ValueError(
+        f'The log density of {name!r} at one draw differs from that at the '
+        'same draw among several, because the model counts axes from the '
+        'front. The first axis of several draws is no axis of an event. Count '
+        'axes from the end, for example `axis=-1` instead of `axis=1`, or '
+        'write the model for one chain as '
+        '`tfd.JointDistributionCoroutineAutoBatched`.'
+      )
 
 
 def computed(model: Any) -> set:

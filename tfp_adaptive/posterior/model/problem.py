@@ -129,6 +129,13 @@ def of_joint(model, pins, init=None, num_chains=None, options=()):
     model=whole,
     inexact=checked.inexact,
   )
+  if checked.inexact or checked.bounding:
+    # `exact` evaluates the model chain by chain.
+    unknowns = problem.constrain(draw(num_chains or 1, tf.constant([0, 0])))
+    named, parts = kinds.in_order(unknowns)
+    _, pinned = kinds.unpinned(model)
+    left = [part for part in checked.names if part not in pinned]
+    data.check_axes(whole, dict(zip(named or left, parts)), pinned)
   if not checked.bounding:
     return problem
   possible = exact.possible(model, checked.bounding, checked.names)
