@@ -272,7 +272,7 @@ def record(
   )
   means = np.mean(values, axis=(0, 1), dtype=np.float64)
   deviations = np.std(values, axis=(0, 1), dtype=np.float64)
-  errors = deviations / np.sqrt(verdict.diagnosis.ess_moments[:-1])
+  errors = deviations / np.sqrt(verdict.diagnosis.ess_moments[: deviations.size])
   moments = dict(zip(names, np.stack([means, errors], -1).tolist()))
   known = [
     ((moments[name][0] - exact) / moments[name][1], name)
