@@ -267,12 +267,13 @@ def record(
 ) -> dict[str, Any]:
   """Returns the JSON values of an outcome for its record."""
   names, values = coordinates(outcome.states)
-  verdict = verdict_lib.judge(
-    names, values, outcome.trace, convergence.LEAST_ESS
-  )
+  # All libraries are judged alike: none other tells of first proposals.
+  trace = dict(outcome.trace)
+  trace.pop('least_first_ratio', None)
+  verdict = verdict_lib.judge(names, values, trace, convergence.LEAST_ESS)
   means = np.mean(values, axis=(0, 1), dtype=np.float64)
   deviations = np.std(values, axis=(0, 1), dtype=np.float64)
-  errors = deviations / np.sqrt(verdict.diagnosis.ess_moments[: deviations.size])
+  errors = deviations / np.sqrt(verdict.diagnosis.ess_moments[:-1])
   moments = dict(zip(names, np.stack([means, errors], -1).tolist()))
   known = [
     ((moments[name][0] - exact) / moments[name][1], name)
