@@ -116,6 +116,11 @@ def test_chains_must_agree_on_how_often_they_are_in_narrow_regions(agrees):
   told = [verdict_lib.NARROW in sentence for sentence in verdict.failed]
   assert any(told) == (not agrees)
   assert verdict.names[-1] == verdict_lib.NARROW
+  assert '% of the draws' in verdict.narrow
+  assert f'narrow regions: {verdict.narrow}' in repr(verdict)
+  # Below the limit for divergences nothing is said.
+  few = np.where(np.arange(first.size).reshape(_SHAPE) < 2, -30.0, 0.0)
+  assert not _judged(values, least_first_ratio=few).narrow
   assert verdict.asks_for_draws(400.0) == (not agrees)
   assert verdict.tails.is_heavy.shape[1] == values.shape[-1]
 

@@ -567,6 +567,8 @@ class Posterior:
     """Returns sentences on what failed or is in doubt, and on what to do."""
     lines = [f'failed: {sentence}' for sentence in self.verdict.failed]
     lines += [f'heavy tails: {sentence}' for sentence in self.verdict.doubts]
+    narrow = self.verdict.narrow
+    lines += [f'narrow regions: {narrow}'] if narrow else []
     if self.ended_by:
       lines.append(f'ended by {self.ended_by}')
     if not self.converged:

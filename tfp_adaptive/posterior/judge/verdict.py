@@ -59,6 +59,7 @@ class Verdict(NamedTuple):
   # Indices of the chains that never moved although others did.
   still_chains: tuple = ()
   is_too_short: bool = False  # Whether there are too few draws to judge.
+  share_visiting: float = 0.0  # Share of draws that visit a narrow region.
 
   def worst(self, field):
     """Returns (value, name) of the worst coordinate; `None` if all are NaN."""
@@ -84,6 +85,20 @@ class Verdict(NamedTuple):
     """Sentences on moments without a reliable error; all checks may pass."""
     found = (self.heavy_means, 'mean'), (self.heavy_tails, 'variance')
     return [_doubt(heavy, moment) for heavy, moment in found if heavy]
+
+  @property
+  def narrow(self):
+    """A sentence on narrow regions, or ''; it fails no check.
+
+    No diagnostic of draws sees a part of such a region that no chain entered.
+    """
+    if self.share_visiting <= MOST_DIVERGING:
+      return ''
+    return (
+      f'at {100.0 * self.share_visiting:.2g}% of the draws a step of the usual '
+      'size diverged, and chains move slowly there; parts of this region that '
+      'no chain has entered may change the moments: compare with another `seed`'
+    )
 
   def asks_for_draws(self, min_ess):
     """Whether a check fails that may pass with more draws."""
@@ -167,6 +182,7 @@ class Verdict(NamedTuple):
     worst = [f'{w} {found[0]:.0f} ({found[1]})' for w, found in sizes if found]
     lines += [f'at least: {", ".join(worst)}'] if worst else []
     lines += [f'heavy tails: {sentence}' for sentence in self.doubts]
+    lines += [f'narrow regions: {self.narrow}'] if self.narrow else []
     lines += [f'failed: {sentence}' for sentence in self.failed]
     return '\n'.join(lines)
 
@@ -210,6 +226,7 @@ def judge(names, values, trace, min_ess, most_diverging=MOST_DIVERGING):
     [],
     still,
     len(values) < convergence.FEWEST_RANKED,
+    float(np.mean(visits)),
   )
   verdict.failed.extend(_not_numbers(names, values))
   if verdict.is_too_short:
