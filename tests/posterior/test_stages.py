@@ -21,6 +21,7 @@ from tfp_adaptive.posterior.judge import rounding
 from tfp_adaptive.posterior.judge import verdict
 from tfp_adaptive.posterior.plan import Place
 from tfp_adaptive.posterior.starts import arrival
+from tfp_adaptive.posterior.structures import modes
 from tfp_adaptive.posterior.structures import structure
 
 
@@ -294,16 +295,21 @@ def test_an_interrupt_leaves_what_there_is(monkeypatch, is_settled, failed):
   assert f'next: {advice}' in repr(posterior)
 
 
+# Chains that disagree in few coordinates wait for no more draws.
 @pytest.mark.parametrize(
-  'may_adapt, rhat, num_blocks', [(True, 1.2, 3), (False, 1.2, 1), (True, 0, 1)]
+  'may_adapt, rhat, shift, num_blocks',
+  [(True, 1.2, 0, 3), (True, 1.2, 2, 1), (False, 1.2, 0, 1), (True, 0, 0, 1)],
 )
 def test_chains_adapt_again_once_draws_cost_as_much_as_their_adaptation(
-  may_adapt, rhat, num_blocks
+  may_adapt, rhat, shift, num_blocks
 ):
   run, filled = _begun(), []
+  draws = np.random.default_rng(0).normal(size=(100, 8, 2))
   chains = types.SimpleNamespace(
     num_gradients=0.0, is_too_noisy=False, is_lost=np.zeros(8, bool),
     may_be_more_careful=False, cost_less_than_adapting=True,
+    choice=structure.Choice(*structure.default_matrix(2)),
+    draws=draws + shift * np.arange(8)[:, np.newaxis],
   )  # fmt: skip
   verdict = types.SimpleNamespace(
     asks_for_draws=lambda _: False,
@@ -322,6 +328,24 @@ def test_chains_adapt_again_once_draws_cost_as_much_as_their_adaptation(
   run._posterior = lambda *_: posterior
   assert run._sample(chains, may_adapt) is posterior
   assert len(filled) == num_blocks
+
+
+@pytest.mark.parametrize('attempt', [0, 1])
+def test_slow_chains_get_an_exchange_after_the_first_round(
+  monkeypatch, attempt
+):
+  dense = structure.Choice(*structure.default_matrix(2))
+  monkeypatch.setattr(stages.Run, '_choose', lambda *_: dense)
+  rng, correlation = np.random.default_rng(0), 0.98
+  draws = rng.normal(size=(250, 8, 2))
+  for t in range(1, 250):
+    draws[t] *= np.sqrt(1.0 - correlation**2)
+    draws[t] += correlation * draws[t - 1]
+  chains = types.SimpleNamespace(
+    choice=dense, draws=draws, is_lost=np.zeros(8, bool)
+  )
+  found = _begun()._choice(chains, attempt)
+  assert modes.is_exchange(found.part) == bool(attempt)
 
 
 @pytest.fixture

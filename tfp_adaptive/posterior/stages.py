@@ -304,7 +304,8 @@ class Run:
   def _choice(self, chains, attempt):
     """Returns the best structure, or an exchange if chains stay apart.
 
-    Chains that have not arrived are left out of the choice and of `are_apart`.
+    After the first round, chains that disagree get an exchange, too, although
+    they may only be slow. Chains that have not arrived are left out.
     """
     before = chains.choice
     if modes.is_exchange(before.part):
@@ -315,7 +316,8 @@ class Run:
     if not choice.is_matrix and not attempt:
       return choice  # A map may bring the chains together.
     draws = chains.draws[:, ~chains.is_lost]
-    if not modes.are_apart(draws):
+    needs_exchange = modes.may_be_helped if attempt else modes.are_apart
+    if not needs_exchange(draws):
       return choice
     return structure.Choice(modes.NAME, modes.around(draws), choice.losses)
 
@@ -373,7 +375,7 @@ class Run:
       # Few draws can look worse than their sampler is.
       is_early = is_far and chains.cost_less_than_adapting
       is_early &= verdict.worst('rhat') is not None
-      is_early &= not np.any(chains.is_lost)
+      is_early &= not (np.any(chains.is_lost) or self._lacks_exchange(chains))
       is_done = is_far or not (verdict.asks_for_draws(min_ess) or runs_on)
       is_done &= not is_early
       is_done |= bool(self._ended_by) or chains.is_too_noisy
@@ -395,6 +397,11 @@ class Run:
     return chains.may_be_more_careful or posterior.verdict.is_far_from_enough(
       min_ess
     )
+
+  def _lacks_exchange(self, chains):
+    """Whether another round would try an exchange for the first time."""
+    is_exchange = modes.is_exchange(chains.choice.part)
+    return not is_exchange and modes.may_be_helped(chains.draws)
 
   def _stage(self, chains):
     """Returns the stage 'sample' so far."""

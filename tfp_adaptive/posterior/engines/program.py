@@ -168,9 +168,8 @@ class Program:
     found = _split(found.numpy(), (*self._point_shapes, *self._taken_shapes))
     size = len(self._point_shapes)
     taken = [rows[:count] for rows in found[size:]]
-    *taken, num_trajectories = taken
-    lengths = noise.lengths * num_trajectories.astype(int)
-    taken = Taken(*taken, lengths)
+    *taken, lengths = taken
+    taken = Taken(*taken, lengths.astype(int))
     return Point(*found[:size]), taken._replace(
       is_accepted=taken.is_accepted > 0
     )
@@ -243,15 +242,16 @@ class Program:
     """Returns the trajectories of a step, see `retries`.
 
     These are the `retries.End` of the first and second proposals, the log ratio
-    of the third trajectory, and the number of trajectories. Trajectories that
+    of the third trajectory, and the number of leapfrog steps. Trajectories that
     no chain needs are left out. A loop takes them, so that the density is
     compiled once.
     """
 
-    def turn(number, _, begin, first, second, third_ratio):
-      divisor = tf.where(number == 1, retries.DIVISOR, 1.0)
+    def turn(number, _, count, begin, first, second, third_ratio):
+      divisor = tf.where(number == 1, retries.DIVISOR, 1)
       size = step_size / tf.cast(divisor, step_size.dtype)
-      found = self._trajectory(data, begin, size, noise.lengths)
+      length = noise.lengths * divisor
+      found = self._trajectory(data, begin, size, length)
       first = _either(number == 0, found, first)
       second = _either(number == 1, found, second)
       needed = _either(
@@ -264,15 +264,19 @@ class Program:
       back = end._replace(velocities=-end.velocities)
       begin = _either(number == 0, start, back)
       is_next = tf.reduce_any(needed) & (number < 2)
-      return number + 1, is_next, begin, first, second, found.ratio
+      count += length
+      return number + 1, is_next, count, begin, first, second, found.ratio
 
     none = retries.End(start, tf.zeros_like(start.values))
-    number, _, _, first, second, third_ratio = tf.while_loop(
+    _, _, count, _, first, second, third_ratio = tf.while_loop(
       lambda number, is_next, *_: is_next,
       turn,
-      (tf.constant(0), tf.constant(True), start, none, none, none.ratio),
+      (
+        *(tf.constant(0), tf.constant(True), tf.constant(0)),
+        *(start, none, none, none.ratio),
+      ),
     )
-    return first, second, third_ratio, number
+    return first, second, third_ratio, count
 
   def _trajectory(self, data, start, step_size, num_steps):
     """Returns the `retries.End` of a leapfrog trajectory."""

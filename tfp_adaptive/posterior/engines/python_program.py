@@ -50,7 +50,7 @@ class PythonProgram:
         energy = _kinetic(start) - start.values - start.log_det
         told = end.rows, end.states, end.gradients, end.values, end.log_det
         told = *told, proposal.ratio, is_accepted, energy, first.ratio
-        places.append((*told, length * count))
+        places.append((*told, count))
         stay = start._replace(velocities=-start.velocities)
         point = retries.chosen(is_accepted, end, stay, np)
     return point, Taken(*map(np.stack, zip(*places)))
@@ -60,16 +60,17 @@ class PythonProgram:
     length, numbers = noise.lengths, noise.retries
     first = second = self._trajectory(params, start, step_size, length)
     if not np.any(retries.are_tried(start, first, numbers, np)):
-      return first, second, first.ratio, 1
-    shorter = step_size / retries.DIVISOR
-    second = self._trajectory(params, start, shorter, length)
+      return first, second, first.ratio, length
+    shorter, count = step_size / retries.DIVISOR, length * retries.DIVISOR
+    second = self._trajectory(params, start, shorter, count)
+    count += length
     is_open = retries.may_be_accepted(start, first, second, numbers, np)
     if not np.any(is_open):
-      return first, second, first.ratio, 2
+      return first, second, first.ratio, count
     end = second.point
     back = end._replace(velocities=-end.velocities)
     third = self._trajectory(params, back, step_size, length)
-    return first, second, third.ratio, 3
+    return first, second, third.ratio, count + length
 
   def _trajectory(self, params, start, step_size, num_steps):
     """Returns the `retries.End` of a leapfrog trajectory."""

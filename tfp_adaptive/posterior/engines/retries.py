@@ -1,4 +1,4 @@
-"""Delayed rejection: a rejected step is tried again with a third of its size.
+"""Delayed rejection: a rejected step is tried again with a smaller step size.
 
 Step sizes fit the bulk of a posterior. In a narrow region every proposal of
 this size is rejected, so that chains neither enter nor leave the region. A step
@@ -7,7 +7,7 @@ from the same place and with the same momentum:
 
     (x1, v1) <- L leapfrog steps of size e,        r = min(1, pi1 / pi)
     if rejected: go on with probability (1 - r)^30, else end
-    (x2, v2) <- L leapfrog steps of size e / 3
+    (x2, v2) <- 3 L leapfrog steps of size e / 3
     (x3, v3) <- L leapfrog steps of size e from (x2, -v2), s = min(1, pi3 / pi2)
     accept (x2, v2) with probability min(1, pi2 / pi ((1 - s) / (1 - r))^31)
 
@@ -17,6 +17,9 @@ that a step is tried again if log(pi1 / pi) is below about -4. A smaller power
 would try more steps again, and each costs up to two trajectories more. With a
 larger power, fewer steps across the edge of a narrow region are accepted,
 because a step must be tried again in both directions.
+
+The second trajectory lasts as long as the first. With L steps it would cost
+less, but chains would move more slowly along a narrow region.
 
 The decision about the first proposal is |u| < r with the kept number u, see
 `linear.kept_momentum`. Given its rejection, |u| is uniform on (r, 1). The chain
@@ -35,7 +38,9 @@ https://doi.org/10.1214/23-BA1360. The chance (1 - r)^30, and u, are ours.
 from typing import Any
 from typing import NamedTuple
 
-DIVISOR = 3.0  # The second proposal's step size is smaller by this factor.
+# The second trajectory has this many times as many leapfrog steps as the first,
+# each smaller by this factor.
+DIVISOR = 3
 NEVER = 2.0  # A random number with which no step is tried again.
 _POWER = 30.0
 _FEW_CHAINS = 8  # With more chains, steps are tried again less often.

@@ -1,8 +1,9 @@
 """Samples several modes by replica exchange if chains stay apart.
 
-With a matrix or a map, each chain stays in the mode where it began. Replicas
-can move between modes, because they sample the target tempered towards a normal
-distribution. This distribution has the mean of all chains and is wider.
+With a matrix or a map, chains stay in the mode where they began, or seldom
+leave it. Replicas can move between modes, because they sample the target
+tempered towards a normal distribution. This distribution has the mean of all
+chains and is wider.
 
 This works for few coordinates only, because the distance between the wide
 distribution and the target grows with the number of coordinates.
@@ -72,6 +73,17 @@ def is_exchange(part):
   return isinstance(part, Exchange)
 
 
+def may_be_helped(draws):
+  """Whether chains disagree in so few coordinates that an exchange can help.
+
+  The draws [n, chains, d] are those of chains that have arrived.
+  """
+  if draws.shape[-1] > arrival.MOST_COORDINATES or len(draws) < _FEWEST_DRAWS:
+    return False
+  rhat = convergence.diagnose(draws).rhat
+  return bool(np.any(rhat > verdict.DISAGREEING_RHAT))
+
+
 def are_apart(draws):
   """Whether chains stay in different modes, and an exchange can help.
 
@@ -79,9 +91,7 @@ def are_apart(draws):
   Chains in different modes have a small autocorrelation, each in its own mode.
   The draws [n, chains, d] are those of chains that have arrived.
   """
-  if draws.shape[-1] > arrival.MOST_COORDINATES or len(draws) < _FEWEST_DRAWS:
-    return False
-  if not np.any(convergence.diagnose(draws).rhat > verdict.DISAGREEING_RHAT):
+  if not may_be_helped(draws):
     return False
   draws = np.asarray(draws, np.float64)
   sizes = tfp.mcmc.effective_sample_size(
