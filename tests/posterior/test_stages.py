@@ -330,12 +330,16 @@ def test_chains_adapt_again_once_draws_cost_as_much_as_their_adaptation(
   assert len(filled) == num_blocks
 
 
-@pytest.mark.parametrize('attempt', [0, 1])
-def test_slow_chains_get_an_exchange_after_the_first_round(
-  monkeypatch, attempt
+@pytest.mark.parametrize(
+  'attempt, chosen, gets',
+  [(0, structure.DENSE, False), (1, structure.DENSE, True), (1, 'map', False)],
+)
+def test_chains_that_disagree_get_an_exchange_if_their_structure_stays(
+  monkeypatch, attempt, chosen, gets
 ):
   dense = structure.Choice(*structure.default_matrix(2))
-  monkeypatch.setattr(stages.Run, '_choose', lambda *_: dense)
+  found = dense._replace(name=chosen)
+  monkeypatch.setattr(stages.Run, '_choose', lambda *_: found)
   rng, correlation = np.random.default_rng(0), 0.98
   draws = rng.normal(size=(250, 8, 2))
   for t in range(1, 250):
@@ -345,7 +349,7 @@ def test_slow_chains_get_an_exchange_after_the_first_round(
     choice=dense, draws=draws, is_lost=np.zeros(8, bool)
   )
   found = _begun()._choice(chains, attempt)
-  assert modes.is_exchange(found.part) == bool(attempt)
+  assert modes.is_exchange(found.part) == gets
 
 
 @pytest.fixture

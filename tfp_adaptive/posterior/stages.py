@@ -304,8 +304,9 @@ class Run:
   def _choice(self, chains, attempt):
     """Returns the best structure, or an exchange if chains stay apart.
 
-    After the first round, chains that disagree get an exchange, too, although
-    they may only be slow. Chains that have not arrived are left out.
+    After the first round, an exchange is also chosen for chains that disagree
+    and would keep their structure, although they may only be slow. Chains that
+    have not arrived are left out.
     """
     before = chains.choice
     if modes.is_exchange(before.part):
@@ -316,8 +317,8 @@ class Run:
     if not choice.is_matrix and not attempt:
       return choice  # A map may bring the chains together.
     draws = chains.draws[:, ~chains.is_lost]
-    needs_exchange = modes.may_be_helped if attempt else modes.are_apart
-    if not needs_exchange(draws):
+    stays = attempt and choice.name == before.name
+    if not (modes.may_be_helped if stays else modes.are_apart)(draws):
       return choice
     return structure.Choice(modes.NAME, modes.around(draws), choice.losses)
 
@@ -373,9 +374,13 @@ class Run:
       self._place = self._place._replace(runs_on=runs_on)
       is_far = may_adapt and self._is_far(chains, posterior)
       # Few draws can look worse than their sampler is.
-      is_early = is_far and chains.cost_less_than_adapting
-      is_early &= verdict.worst('rhat') is not None
-      is_early &= not (np.any(chains.is_lost) or self._lacks_exchange(chains))
+      is_early = (
+        is_far
+        and chains.cost_less_than_adapting
+        and verdict.worst('rhat') is not None
+        and not np.any(chains.is_lost)
+        and not self._lacks_exchange(chains)
+      )
       is_done = is_far or not (verdict.asks_for_draws(min_ess) or runs_on)
       is_done &= not is_early
       is_done |= bool(self._ended_by) or chains.is_too_noisy
@@ -393,13 +398,12 @@ class Run:
     """Whether another adaptation pays."""
     if posterior.converged:
       return False
-    min_ess = self._settings.min_ess
     return chains.may_be_more_careful or posterior.verdict.is_far_from_enough(
-      min_ess
+      self._settings.min_ess
     )
 
   def _lacks_exchange(self, chains):
-    """Whether another round would try an exchange for the first time."""
+    """Whether another round may try an exchange for the first time."""
     is_exchange = modes.is_exchange(chains.choice.part)
     return not is_exchange and modes.may_be_helped(chains.draws)
 
