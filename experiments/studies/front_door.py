@@ -28,6 +28,7 @@ from experiments.studies.panel import truth as truth_lib
 from experiments.studies.panel.config import load_panel
 from tfp_adaptive.driver import convergence
 from tfp_adaptive.posterior.judge import tails
+from tfp_adaptive.posterior.judge import verdict
 
 
 class Choice(Settings):
@@ -78,7 +79,7 @@ def run(case: Case, seed: int, work: Work) -> dict[str, Any]:
     'failed': posterior.failed,
     'passes_gates': rhat < panel.gates.max_rhat
     and min(sizes.values()) >= panel.gates.min_ess,
-    **_errors(target, truth, posterior.unconstrained),
+    **_errors(target, truth, posterior),
     'rhat': rhat,
     **sizes,
     'doubts': posterior.verdict.doubts,
@@ -100,17 +101,21 @@ def _target(case, data_dir):
   return load_panel(find.ROOT / case.panel).problem(case.target, data_dir)
 
 
-def _errors(target, truth, states):
+def _errors(target, truth, posterior):
   """Returns the worst errors in standard errors, or `None` without a truth.
 
   `z` covers all moments in the model's own coordinates. `z_vouched` covers the
-  moments without heavy tails, for which the verdict vouches.
+  moments for which the verdict vouches: those without heavy tails, of which
+  little lies in a narrow region.
   """
   if truth is None or not truth.is_converged:
     return {'z': None, 'z_vouched': None}
-  draws = truth_lib.coordinates(target, states)
+  draws = truth_lib.coordinates(target, posterior.unconstrained)
   heavy = tails.of_draws(draws, convergence.diagnose(draws).ess_tail)
   counts = ~heavy.is_heavy
+  visits = verdict.are_visits(posterior.trace)
+  shares = verdict.shares_of_variance(draws, visits)
+  counts[1] &= shares <= verdict.LARGEST_SHARE_OF_VISITS
   vouched = accuracy.worst_z(draws, truth, counts) if counts.any() else None
   return {
     'z': accuracy.worst_z(draws, truth).worst,

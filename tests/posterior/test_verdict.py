@@ -125,6 +125,22 @@ def test_chains_must_agree_on_how_often_they_are_in_narrow_regions(agrees):
   assert verdict.tails.is_heavy.shape[1] == values.shape[-1]
 
 
+def test_variances_that_depend_on_visits_of_narrow_regions_are_named():
+  values = _normal()
+  few = np.zeros(_SHAPE, bool)
+  few[0] = True  # 0.25 % of the draws have 4 % and 20 % of two variances.
+  values[few] = np.array([4.0, 10.0, 0.0])
+  first = np.where(few, -30.0, 0.0)
+  found = _judged(values, least_first_ratio=first)
+  squares = np.square(values - values.mean(axis=(0, 1)))
+  share = squares[few][:, 1].sum() / squares[..., 1].sum()
+  assert found.narrow_variances == {'x[1]': pytest.approx(share)}
+  assert f'{share:.0%} of the variance of x[1];' in found.narrow
+  # The same draws without visits are told by no check.
+  other = _judged(values)
+  assert not other.narrow_variances and not other.narrow
+
+
 def test_draws_are_far_from_enough_where_16_times_as_many_are_needed():
   verdict = _judged(_normal())
   least = min(
