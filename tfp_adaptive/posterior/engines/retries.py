@@ -14,7 +14,7 @@ from the same place and with the same momentum:
 Here pi is the joint density of place and momentum. The third trajectory shows
 whether a step from (x2, -v2) would be tried again as well. The power 30 means
 that a step is tried again if log(pi1 / pi) is below about -4. A smaller power
-would try more steps again, and each costs up to two trajectories more. With a
+would try more steps again, and each costs up to 4 L leapfrog steps more. With a
 larger power, fewer steps across the edge of a narrow region are accepted,
 because a step must be tried again in both directions.
 

@@ -299,6 +299,8 @@ def shares_of_variance(values, visits):
   The values are [n, chains, d]. The share is 0 for values that are constant or
   not finite.
   """
+  if not np.any(visits):
+    return np.zeros(values.shape[-1])
   with np.errstate(all='ignore'):
     squares = (values - np.mean(values, axis=(0, 1))) ** 2
     shares = np.sum(squares[visits], axis=0) / np.sum(squares, axis=(0, 1))
