@@ -267,7 +267,7 @@ def record(
 ) -> dict[str, Any]:
   """Returns the JSON values of an outcome for its record."""
   names, values = coordinates(outcome.states)
-  # All libraries are judged alike: none other tells of first proposals.
+  # All libraries are judged alike, and the others record no first proposals.
   trace = dict(outcome.trace)
   trace.pop('least_first_ratio', None)
   verdict = verdict_lib.judge(names, values, trace, convergence.LEAST_ESS)

@@ -105,8 +105,8 @@ def _errors(target, truth, posterior):
   """Returns the worst errors in standard errors, or `None` without a truth.
 
   `z` covers all moments in the model's own coordinates. `z_vouched` covers the
-  moments for which the verdict vouches: those without heavy tails, of which
-  little lies in a narrow region.
+  moments for which the verdict vouches. These have no heavy tails, and are no
+  deviations that depend on visits of narrow regions.
   """
   if truth is None or not truth.is_converged:
     return {'z': None, 'z_vouched': None}

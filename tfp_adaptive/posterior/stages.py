@@ -318,7 +318,8 @@ class Run:
       return choice  # A map may bring the chains together.
     draws = chains.draws[:, ~chains.is_lost]
     stays = attempt and choice.name == before.name
-    if not (modes.may_be_helped if stays else modes.are_apart)(draws):
+    needs_exchange = modes.may_be_helped if stays else modes.are_apart
+    if not needs_exchange(draws):
       return choice
     return structure.Choice(modes.NAME, modes.around(draws), choice.losses)
 

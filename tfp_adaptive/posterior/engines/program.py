@@ -272,8 +272,13 @@ class Program:
       lambda number, is_next, *_: is_next,
       turn,
       (
-        *(tf.constant(0), tf.constant(True), tf.constant(0)),
-        *(start, none, none, none.ratio),
+        tf.constant(0),
+        tf.constant(True),
+        tf.constant(0),
+        start,
+        none,
+        none,
+        none.ratio,
       ),
     )
     return first, second, third_ratio, count

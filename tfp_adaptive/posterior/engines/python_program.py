@@ -61,9 +61,9 @@ class PythonProgram:
     first = second = self._trajectory(params, start, step_size, length)
     if not np.any(retries.are_tried(start, first, numbers, np)):
       return first, second, first.ratio, length
-    shorter, count = step_size / retries.DIVISOR, length * retries.DIVISOR
-    second = self._trajectory(params, start, shorter, count)
-    count += length
+    shorter, more = step_size / retries.DIVISOR, length * retries.DIVISOR
+    second = self._trajectory(params, start, shorter, more)
+    count = length + more
     is_open = retries.may_be_accepted(start, first, second, numbers, np)
     if not np.any(is_open):
       return first, second, first.ratio, count

@@ -34,7 +34,7 @@ _FAR_IN_GAPS = 1000.0
 # that reach a narrow region by steps that are tried again must agree on how
 # often they are there.
 NARROW = 'visits of narrow regions'
-# Largest share of a coordinate's variance at these visits that is not told. On
+# Variances are reported if a larger share of them lies at these visits. On
 # 100 days of volatility, non-centered, standard deviations that were 4 to 10
 # standard errors off had 0.06 or more, and most coordinates less than 0.04.
 LARGEST_SHARE_OF_VISITS = 0.05
