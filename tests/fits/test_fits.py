@@ -365,8 +365,27 @@ def test_two_drivers_that_help_only_together_are_found():
   pairs = pairs_lib.standardize(*_pairs(hierarchies.schools, states))
   search = search_lib._Search(pairs, True, False, False)
   none = np.array([-1, -1]), np.zeros(2)
-  alone, together = (search.best(*none, is_two)[1] for is_two in (False, True))
+  fitted = search.fit(*none, search.start(*none))
+  alone, together = (
+    search.best(*none, fitted, is_two)[1] for is_two in (False, True)
+  )
   assert alone < 0.0 < together
+
+
+def test_an_effect_in_place_of_the_common_mean_is_replaced():
+  states = _drawn(hierarchies.draw_hierarchy, 2)
+  pairs = pairs_lib.standardize(*_pairs(hierarchies.hierarchy, states))
+  search = search_lib._Search(pairs, True, False, False)
+  # Coordinate 0 is the mean, 1 the log scale, and 4 an effect.
+  effect, mean = (
+    (np.array([1, driver]), np.array([-2.0, 0.0])) for driver in (4, 0)
+  )
+  fitted = search.fit(*effect, search.start(*effect))
+  change, worth = search.best(*effect, fitted, is_two=False)
+  np.testing.assert_array_equal(change.of(*effect), mean)
+  assert worth > 0.0
+  fitted = search.fit(*mean, search.start(*mean))
+  assert search.best(*mean, fitted, is_two=False)[1] < 0.0
 
 
 @pytest.mark.parametrize('seed', range(4, 8))
@@ -376,9 +395,8 @@ def test_a_scale_is_seen_with_its_sign_beside_one_that_is_known(seed):
   pairs = pairs_lib.standardize(*_pairs(hierarchies.walk, states), is_path=True)
   search = search_lib._Search(pairs, True, False, True)
   known = np.array([1, -1]), np.array([-2.0, 0.0])
-  matrix = conditional.in_units(pairs, *known)
-  first = conditional.start(pairs, known[0], matrix, is_path=True)
-  explained, sign = search._dependence(search._fit(*known, first))
+  fitted = search.fit(*known, search.start(*known))
+  explained, sign = search._dependence(fitted)
   assert explained[0] > 5.0 * np.max(explained[1:])
   assert sign[0] == -1.0
 

@@ -1,5 +1,6 @@
 """Searches for drivers and exponents of a conditional Gaussian on pairs."""
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -11,13 +12,13 @@ from tfp_adaptive.fits import pairs as pairs_lib
 MOST_DRIVERS = 3
 _MOST_PAIRS = 500  # Most pairs that a search uses.
 _FEWEST_PAIRS = 100  # With fewer pairs there is no search.
-_NUM_TRIED = 3  # Coordinates tried as drivers of scales, and 3 of means.
+_NUM_TRIED = 5  # Coordinates tried as drivers of scales, and 5 of means.
 _NUM_CHANGES = 2  # Rounds of a search, beside one for each driver.
 _NUM_BLOCKS = 8  # Blocks alternate between fitting and holding out.
 # A change must gain this many standard errors on held-out pairs. A new driver
 # or term must gain `_LEAST_GAIN` more, because exact fits have errors near 0.
 _STANDARD_ERRORS = 4.0
-_LEAST_GAIN = 0.05
+_LEAST_GAIN = 0.025
 _TINY = 1e-12
 
 
@@ -25,8 +26,8 @@ def find(states, scores, first, is_bent=False, is_path=False):
   """Returns drivers, [k] ints, -1 for none, and an exponent for each, [k].
 
   The search makes one change after another: a new driver, or another exponent
-  of a driver. Each time it makes the change that lowers the held-out loss the
-  most, as long as the gain exceeds noise.
+  of a driver, or another driver of means. Each time it makes the change that
+  lowers the held-out loss the most, as long as the gain exceeds noise.
 
   If no change gains, it tries two drivers at once, one for scales and one for
   means. In a hierarchy, the driver of the scale and the driver of the mean may
@@ -44,11 +45,14 @@ def find(states, scores, first, is_bent=False, is_path=False):
   count = min(len(states), _MOST_PAIRS)
   pairs = pairs_lib.thinned(states, scores, count, is_path)
   search = _Search(pairs, may_add, is_bent, is_path)
+  fitted = search.start(drivers, exponents)
   for _ in range(len(drivers) + _NUM_CHANGES):
-    change, worth = search.best(drivers, exponents, is_two)
+    # A fit that starts from the last one is closer to convergence.
+    fitted = search.fit(drivers, exponents, fitted)
+    change, worth = search.best(drivers, exponents, fitted, is_two)
     if worth > 0.0:
       drivers, exponents = change.of(drivers, exponents)
-    elif is_two or not may_add:
+    elif is_two or not may_add or np.all(drivers >= 0):
       break
     is_two = not worth > 0.0
   return drivers, exponents
@@ -104,16 +108,26 @@ class _Search:
     self._held_out = pairs_lib.normalized(is_held_out.astype(float))
     self._fitted = pairs_lib.normalized((~is_held_out).astype(float))
 
-  def best(self, drivers, exponents, is_two):
-    """Returns the best `_Change` and its worth (`_worth`); -inf without any.
-
-    If `is_two`, pairs of new drivers are tried instead of single changes.
-    """
+  def start(self, drivers, exponents):
+    """Returns a first `conditional.Fitted`."""
     matrix = conditional.in_units(self._pairs, drivers, exponents)
-    start = conditional.start(
+    return conditional.start(
       self._pairs, drivers, matrix, self._is_bent, self._is_path
     )
-    now = self._fit(drivers, exponents, start)
+
+  def fit(self, drivers, exponents, before):
+    """Returns the `conditional.Fitted` of one round after `before`."""
+    matrix = conditional.in_units(self._pairs, drivers, exponents)
+    return conditional.regress(
+      self._pairs, self._fitted, drivers, matrix, before
+    )
+
+  def best(self, drivers, exponents, now, is_two):
+    """Returns the best `_Change` and its worth (`_worth`); -inf without any.
+
+    `now` is the fit of the present drivers. If `is_two`, pairs of new drivers
+    are tried instead of single changes.
+    """
     whitened = self._whitened(now)
     found = None, -np.inf, -np.inf
     for change in self._tried(now, drivers, exponents, is_two):
@@ -131,7 +145,7 @@ class _Search:
     which means that the gain exceeds noise. The gain is that over a map in
     which others depend linearly on the new driver.
     """
-    then = self._fit(*change.of(drivers, exponents), now)
+    then = self.fit(*change.of(drivers, exponents), now)
     if change.is_new(drivers):
       whitened = self._sheared(*whitened, change.driver)
     if change.other >= 0:
@@ -146,29 +160,39 @@ class _Search:
     return rank, mean - _STANDARD_ERRORS * error - least
 
   def _tried(self, now, drivers, exponents, is_two):
-    """Yields each `_Change` to try."""
+    """Returns each `_Change` to try."""
     explained, sign = self._dependence(now)
-    free = np.flatnonzero(drivers < 0)
-    if not is_two:
-      for unit, by in ((1.0, 0.5), (2.0, 2.0)):
-        for place in np.flatnonzero(drivers >= 0):
-          driver, exponent = drivers[place], exponents[place]
-          exponent = by * exponent if exponent else unit * sign[driver]
-          yield _Change(place, driver, exponent)
-    if not self._may_add or not len(free):
-      return
+    used, free = np.flatnonzero(drivers >= 0), np.flatnonzero(drivers < 0)[:1]
+    # A driver without an exponent gets one.
+    found = [
+      _Change(
+        place,
+        drivers[place],
+        by * exponents[place] or unit * sign[drivers[place]],
+      )
+      for unit, by in ((1.0, 0.5), (2.0, 2.0))
+      for place in used
+    ]
+    if not self._may_add:
+      return found
     of_scale, of_place = (
       np.argsort(-rank, kind='stable')[:_NUM_TRIED]
       for rank in (explained, self._moved(now))
     )
     if is_two:
-      for one in of_scale:
-        for other in of_place:
-          yield _Change(free[0], one, 2.0 * sign[one], other)
-      return
-    for by, ranked in ((1.0, of_scale), (2.0, of_scale), (0.0, of_place)):
-      for driver in ranked:
-        yield _Change(free[0], driver, by * sign[driver])
+      pairs = itertools.product(free, of_scale, of_place)
+      return [_Change(x, y, 2.0 * sign[y], other) for x, y, other in pairs]
+    by = [(1.0, of_scale), (2.0, of_scale), (0.0, of_place)]
+    found += [
+      _Change(place, driver, unit * sign[driver])
+      for place in free
+      for unit, ranked in by
+      for driver in ranked
+    ]
+    # A driver of means alone may be replaced.
+    of_means = used[exponents[used] == 0.0]
+    pairs = itertools.product(of_means, of_place)
+    return found + [_Change(place, driver, 0.0) for place, driver in pairs]
 
   def _dependence(self, now):
     """Returns how much precisions depend on each coordinate, and signs, [d].
@@ -215,12 +239,6 @@ class _Search:
       of_residual = _others(along, share * root * now.residual)
       moved += np.sum(of_residual**2 / left, axis=-1)
     return moved
-
-  def _fit(self, drivers, exponents, before):
-    matrix = conditional.in_units(self._pairs, drivers, exponents)
-    return conditional.regress(
-      self._pairs, self._fitted, drivers, matrix, before
-    )
 
   def _whitened(self, fitted):
     """Returns y and its scores, standardized, for `Fitted`."""

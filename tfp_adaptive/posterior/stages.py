@@ -24,7 +24,12 @@ from tfp_adaptive.posterior.starts import starts as starts_lib
 from tfp_adaptive.posterior.structures import modes
 from tfp_adaptive.posterior.structures import structure
 
+_LOOK = 'look'  # The stage of the first warm-up.
 _LOOKS_AGAIN = (11, 21)  # Seed numbers of repeated first warm-ups.
+# The draws after the first warm-up show whether proposals diverge. This share
+# of their steps may be tried again. Few tries suffice to enter narrow regions,
+# and tries of all steps can cost as much as the first warm-up.
+_SHARE_TRIED_FIRST = 0.1
 _NOTABLE_NOISE = 0.01  # Least rounding noise in nats that is reported.
 
 
@@ -95,7 +100,7 @@ class Run:
     name, matrix = structure.default_matrix(self._problem.event_size)
     choice = structure.Choice(name, matrix)
     num_steps = plan.look(self._budget(1))
-    chains = self._adapt('look', choice, starts, num_steps, 1)
+    chains = self._adapt(_LOOK, choice, starts, num_steps, 1)
     try:
       for number in _LOOKS_AGAIN:
         is_lost = chains.is_lost
@@ -103,7 +108,7 @@ class Run:
         if not np.any(is_lost) or not is_paid or self._ended_by:
           break
         self._say(f'{self._words(is_lost)}: they start again where others are')
-        again = self._adapted(chains, 'look', choice, num_steps, number)
+        again = self._adapted(chains, _LOOK, choice, num_steps, number)
         chains = again if again.is_settled else chains
       if not self._ended_by:
         self._save(chains)
@@ -261,6 +266,7 @@ class Run:
       lambda: self._file.identity_of_stage(choice, num_steps, starts),
       self._seconds_left,
       settings.reports,
+      _SHARE_TRIED_FIRST if stage == _LOOK else 1.0,
     )
     chains = chains_lib.start(
       engine,

@@ -154,7 +154,7 @@ def _drawn(engine, change=lambda noise: noise):
   """
   engine = copy.copy(engine)
   drawn = engine._drawn
-  engine._drawn = lambda generators: change(drawn(generators))
+  engine._drawn = lambda *args: change(drawn(*args))
   found = engine.draw(5000, 2, 1)
   return np.mean(found.states[..., 0] < -3.0), found.trace
 
@@ -173,6 +173,28 @@ def test_chains_reach_a_narrow_region_by_steps_that_are_tried_again(learned):
   np.testing.assert_array_equal(
     trace['least_log_accept_ratio'], trace['least_first_ratio']
   )
+
+
+def test_the_first_draws_try_only_a_share_of_their_steps_again(learned):
+  engine = copy.copy(learned)
+  found = engine.start(1000, recorded.Options(share_tried=0.0)).trace
+  np.testing.assert_array_equal(
+    found['least_log_accept_ratio'], found['least_first_ratio']
+  )
+  found = engine.draw(1000, 1, 1).trace
+  assert np.any(found['least_log_accept_ratio'] != found['least_first_ratio'])
+  steps = range(engine.num_steps, engine.num_steps + 1000)
+  some, every = (
+    engine._drawn([engine._generator(step) for step in steps], share)
+    for share in (0.3, 1.0)
+  )
+  # All chains try together, and other numbers stay the same.
+  is_tried = some.retries[:, 0] < 1.0
+  assert stats.binomtest(np.sum(is_tried), 1000, 0.3).pvalue > 1e-3
+  never = np.full_like(every.retries, retries.NEVER)
+  again = np.where(is_tried[:, np.newaxis], every.retries, never)
+  for one, other in zip(some, every._replace(retries=again)):
+    np.testing.assert_array_equal(one, other)
 
 
 def test_chains_without_a_density_and_some_of_many_are_not_tried(monkeypatch):

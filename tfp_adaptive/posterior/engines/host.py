@@ -154,7 +154,8 @@ class HostEngine(kept.Kept):
             step, phase = self.num_steps, 'adapt'
           else:
             every = self.lengths.steps_of_draw
-            taken.append(self._take(num_draws * every - done, done, every))
+            left = num_draws * every - done
+            taken.append(self._take(left, done, every, run.share_tried))
             done += len(taken[-1].lengths)
             step, phase = count + done, 'sample'
           # The adaptation also learns how many steps make a draw.
@@ -318,17 +319,19 @@ class HostEngine(kept.Kept):
     most = min(self._program.most_steps, self.num_steps // _STEPS_OF_ONE)
     return int(max(1, min(most, left, self.part.steps_to_fit)))
 
-  def _take(self, num_steps, done, every):
+  def _take(self, num_steps, done, every, share_tried=1.0):
     """Takes up to `num_steps` steps without learning; returns `_Drawn`.
 
     Every `every` steps make a draw, and `done` steps were taken before. They
-    tell which of the next steps are draws.
+    tell which of the next steps are draws. `share_tried` is the share of the
+    steps that may be tried again.
     """
     fitting = _SECONDS_OF_CALL / max(self._seconds_per_step, 1e-9)
     most = min(num_steps, self._program.most_steps, max(1.0, fitting))
     steps = range(self.num_steps, self.num_steps + int(most))
     begin = self._point
-    taken = self._steps(self._drawn([self._generator(step) for step in steps]))
+    generators = [self._generator(step) for step in steps]
+    taken = self._steps(self._drawn(generators, share_tried))
     # An accepted proposal has changed the energy by -log ratio.
     change = np.where(taken.is_accepted, taken.log_accept_ratio, 0.0)
     each_step = (
@@ -351,7 +354,7 @@ class HostEngine(kept.Kept):
       np.random.Philox(key=key, counter=[0, 0, 0, step])
     )
 
-  def _drawn(self, generators):
+  def _drawn(self, generators, share_tried=1.0):
     """Returns the `program.Noise` of the next steps, one generator for each."""
     shape, drawn = self.states.shape, []
     for step, generator in enumerate(generators, self.num_steps):
@@ -363,7 +366,9 @@ class HostEngine(kept.Kept):
       again = np.full(shape[:1], retries.NEVER)
       # The acceptance of single proposals is what the adaptation learns from.
       if step >= self.num_adaptation_steps:
-        again = generator.random(shape[0])
+        numbers = generator.random(shape[0])
+        # One number for all chains, because a try of one chain costs as much.
+        again = numbers if generator.random() < share_tried else again
       drawn.append((length, share, momenta, uniforms, again))
     return program_lib.Noise(*map(np.stack, zip(*drawn)))
 
