@@ -372,20 +372,30 @@ def test_two_drivers_that_help_only_together_are_found():
   assert alone < 0.0 < together
 
 
-def test_an_effect_in_place_of_the_common_mean_is_replaced():
-  states = _drawn(hierarchies.draw_hierarchy, 2)
-  pairs = pairs_lib.standardize(*_pairs(hierarchies.hierarchy, states))
+@pytest.mark.parametrize('slope', [0.0, 0.2])
+def test_an_effect_in_place_of_the_common_mean_is_replaced(slope):
+  states = _drawn(hierarchies.draw_hierarchy, 3)
+  states, scores = map(np.copy, _pairs(hierarchies.hierarchy, states))
+  # Coordinate 0 is the mean, 1 the log scale, and 4 an effect. The map of C
+  # lets the others depend on it linearly, so the slope is no reason to keep it.
+  others = np.isin(np.arange(states.shape[1]), [0, 1, 4], invert=True)
+  states[:, others] += slope * states[:, 4:5]
+  scores[:, 4] -= slope * np.sum(scores[:, others], axis=1)
+  pairs = pairs_lib.standardize(states, scores)
   search = search_lib._Search(pairs, True, False, False)
-  # Coordinate 0 is the mean, 1 the log scale, and 4 an effect.
   effect, mean = (
     (np.array([1, driver]), np.array([-2.0, 0.0])) for driver in (4, 0)
   )
-  fitted = search.fit(*effect, search.start(*effect))
+  fitted = search.fit(*effect, search.fit(*effect, search.start(*effect)))
   change, worth = search.best(*effect, fitted, is_two=False)
   np.testing.assert_array_equal(change.of(*effect), mean)
   assert worth > 0.0
   fitted = search.fit(*mean, search.start(*mean))
   assert search.best(*mean, fitted, is_two=False)[1] < 0.0
+  # A driver is not replaced by itself.
+  tried = search._tried(fitted, *mean, is_two=False)
+  assert search_lib._Change(1, 4, 0.0) in tried
+  assert search_lib._Change(1, 0, 0.0) not in tried
 
 
 @pytest.mark.parametrize('seed', range(4, 8))

@@ -422,6 +422,22 @@ def _fail(error):
   raise error
 
 
+def test_only_the_first_warm_up_has_few_steps_tried_again(warmed, monkeypatch):
+  shares = []
+
+  def started(*args):
+    shares.append(args[4].share_tried)
+    return warmed
+
+  monkeypatch.setattr(chains_lib, 'start', started)
+  monkeypatch.setattr(arrival, 'lost', lambda *_: np.arange(8) > 6)
+  run = _begun()
+  chains = run._look()
+  run._adapted(chains, 'adapt', chains.choice, 10, 2)
+  # The first warm-up is repeated twice, because a chain has not arrived.
+  assert shares == [stages._SHARE_TRIED_FIRST] * 3 + [1.0]
+
+
 @pytest.mark.parametrize(
   'error',
   [

@@ -13,11 +13,12 @@ MOST_DRIVERS = 3
 _MOST_PAIRS = 500  # Most pairs that a search uses.
 _FEWEST_PAIRS = 100  # With fewer pairs there is no search.
 _NUM_TRIED = 5  # Coordinates tried as drivers of scales, and 5 of means.
-_NUM_CHANGES = 2  # Rounds of a search, beside one for each driver.
+_NUM_CHANGES = 3  # Rounds of a search, beside one for each driver.
+_NUM_FITS = 2  # Rounds of a fit after each change.
 _NUM_BLOCKS = 8  # Blocks alternate between fitting and holding out.
 # A change must gain this many standard errors on held-out pairs. A new driver
 # or term must gain `_LEAST_GAIN` more, because exact fits have errors near 0.
-_STANDARD_ERRORS = 4.0
+_STANDARD_ERRORS = 3.0
 _LEAST_GAIN = 0.025
 _TINY = 1e-12
 
@@ -25,9 +26,10 @@ _TINY = 1e-12
 def find(states, scores, first, is_bent=False, is_path=False):
   """Returns drivers, [k] ints, -1 for none, and an exponent for each, [k].
 
-  The search makes one change after another: a new driver, or another exponent
-  of a driver, or another driver of means. Each time it makes the change that
-  lowers the held-out loss the most, as long as the gain exceeds noise.
+  The search makes one change after another: a new driver, a new exponent, or
+  another coordinate in place of a driver with exponent 0, which moves only
+  means. Each time it makes the change that lowers the held-out loss the most,
+  as long as the gain exceeds noise.
 
   If no change gains, it tries two drivers at once, one for scales and one for
   means. In a hierarchy, the driver of the scale and the driver of the mean may
@@ -47,12 +49,12 @@ def find(states, scores, first, is_bent=False, is_path=False):
   search = _Search(pairs, may_add, is_bent, is_path)
   fitted = search.start(drivers, exponents)
   for _ in range(len(drivers) + _NUM_CHANGES):
-    # A fit that starts from the last one is closer to convergence.
-    fitted = search.fit(drivers, exponents, fitted)
+    for _ in range(_NUM_FITS):
+      fitted = search.fit(drivers, exponents, fitted)
     change, worth = search.best(drivers, exponents, fitted, is_two)
     if worth > 0.0:
       drivers, exponents = change.of(drivers, exponents)
-    elif is_two or not may_add or np.all(drivers >= 0):
+    elif is_two or not may_add or np.sum(drivers < 0) < 2:
       break
     is_two = not worth > 0.0
   return drivers, exponents
@@ -142,16 +144,17 @@ class _Search:
     """Returns (rank, worth) of a change, from its gain on held-out pairs.
 
     The best change has the highest rank. It is made if its worth is positive,
-    which means that the gain exceeds noise. The gain is that over a map in
-    which others depend linearly on the new driver.
+    which means that the gain exceeds noise. Linear dependence on a driver that
+    comes or goes is removed from both maps, because it is no gain.
     """
-    then = self.fit(*change.of(drivers, exponents), now)
+    then = self._whitened(self.fit(*change.of(drivers, exponents), now))
     if change.is_new(drivers):
       whitened = self._sheared(*whitened, change.driver)
+      if drivers[change.place] >= 0:
+        then = self._sheared(*then, drivers[change.place])
     if change.other >= 0:
       whitened = self._sheared(*whitened, change.other)
-    gains = self._losses(sum(whitened))
-    gains = gains - self._losses(sum(self._whitened(then)))
+    gains = self._losses(sum(whitened)) - self._losses(sum(then))
     mean = self._held_out @ gains
     error = np.sqrt(np.sum((self._held_out * (gains - mean)) ** 2))
     least = _LEAST_GAIN * change.num_terms_added(drivers, exponents)
@@ -163,16 +166,13 @@ class _Search:
     """Returns each `_Change` to try."""
     explained, sign = self._dependence(now)
     used, free = np.flatnonzero(drivers >= 0), np.flatnonzero(drivers < 0)[:1]
-    # A driver without an exponent gets one.
-    found = [
-      _Change(
-        place,
-        drivers[place],
-        by * exponents[place] or unit * sign[drivers[place]],
-      )
-      for unit, by in ((1.0, 0.5), (2.0, 2.0))
-      for place in used
-    ]
+    found = []
+    # Exponents are halved or doubled, and an exponent of 0 becomes 1 or 2.
+    for unit, by in ((1.0, 0.5), (2.0, 2.0)):
+      for place in used:
+        driver, exponent = drivers[place], exponents[place]
+        exponent = by * exponent if exponent else unit * sign[driver]
+        found.append(_Change(place, driver, exponent))
     if not self._may_add:
       return found
     of_scale, of_place = (
@@ -180,19 +180,15 @@ class _Search:
       for rank in (explained, self._moved(now))
     )
     if is_two:
-      pairs = itertools.product(free, of_scale, of_place)
-      return [_Change(x, y, 2.0 * sign[y], other) for x, y, other in pairs]
-    by = [(1.0, of_scale), (2.0, of_scale), (0.0, of_place)]
-    found += [
-      _Change(place, driver, unit * sign[driver])
-      for place in free
-      for unit, ranked in by
-      for driver in ranked
-    ]
-    # A driver of means alone may be replaced.
+      both = itertools.product(free, of_scale, of_place)
+      return [_Change(x, y, 2.0 * sign[y], other) for x, y, other in both]
+    for unit, ranked in ((1.0, of_scale), (2.0, of_scale), (0.0, of_place)):
+      new = itertools.product(free, ranked)
+      found += [_Change(x, y, unit * sign[y]) for x, y in new]
+    # A driver with exponent 0, which moves only means, may be replaced.
     of_means = used[exponents[used] == 0.0]
-    pairs = itertools.product(of_means, of_place)
-    return found + [_Change(place, driver, 0.0) for place, driver in pairs]
+    new = itertools.product(of_means, of_place)
+    return found + [_Change(x, y, 0.0) for x, y in new if y != drivers[x]]
 
   def _dependence(self, now):
     """Returns how much precisions depend on each coordinate, and signs, [d].

@@ -26,9 +26,10 @@ from tfp_adaptive.posterior.structures import structure
 
 _LOOK = 'look'  # The stage of the first warm-up.
 _LOOKS_AGAIN = (11, 21)  # Seed numbers of repeated first warm-ups.
-# The draws after the first warm-up show whether proposals diverge. This share
-# of their steps may be tried again. Few tries suffice to enter narrow regions,
-# and tries of all steps can cost as much as the first warm-up.
+# Only this share of the steps of the first draws may be tried again. These
+# draws show whether proposals diverge. For that, few tries suffice, see
+# docs/results/second_tries.md, and tries of all steps can cost as much as the
+# first warm-up.
 _SHARE_TRIED_FIRST = 0.1
 _NOTABLE_NOISE = 0.01  # Least rounding noise in nats that is reported.
 

@@ -216,8 +216,8 @@ def test_the_program_has_the_map_and_its_gradient(learned, density, name):
 
 
 def _without_retries(drawn):
-  def changed(generators):
-    noise = drawn(generators)
+  def changed(*args):
+    noise = drawn(*args)
     return noise._replace(retries=noise.retries + retries.NEVER)
 
   return changed
@@ -487,7 +487,7 @@ def ranks():
     one.num_steps = 1000 + number * _STEPS_APART
     one._turn()
     drawn = one._drawn
-    one._drawn = lambda generators: change(drawn(generators))
+    one._drawn = lambda *args: change(drawn(*args))
     one.draw(1, _STEPS_APART, 0)
     return one.states
 

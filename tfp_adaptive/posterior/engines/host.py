@@ -5,9 +5,10 @@ posteriors. Here only the steps are compiled, see `program`. All that NumPy
 learns is an argument of this program. The sampler is that of
 `fisher_divergence_hamiltonian` and `transport_adaptive_hamiltonian`.
 
-The noise of a step depends only on the seed and the number of the step, so
-after the adaptation it does not matter how steps are divided into calls. While
-chains adapt, the division does not depend on time.
+The noise of a step depends only on the seed, the number of the step, and the
+share of steps that may be tried again. So after the adaptation it does not
+matter how steps are divided into calls. While chains adapt, the division does
+not depend on time.
 """
 
 import pathlib
@@ -355,7 +356,10 @@ class HostEngine(kept.Kept):
     )
 
   def _drawn(self, generators, share_tried=1.0):
-    """Returns the `program.Noise` of the next steps, one generator for each."""
+    """Returns the `program.Noise` of the next steps, one generator for each.
+
+    A random share `share_tried` of the steps may be tried again.
+    """
     shape, drawn = self.states.shape, []
     for step, generator in enumerate(generators, self.num_steps):
       fewest, most = self.lengths.range_at(step, self.num_adaptation_steps)
@@ -367,7 +371,7 @@ class HostEngine(kept.Kept):
       # The acceptance of single proposals is what the adaptation learns from.
       if step >= self.num_adaptation_steps:
         numbers = generator.random(shape[0])
-        # One number for all chains, because a try of one chain costs as much.
+        # Chains decide together, because all of them pay for the try of one.
         again = numbers if generator.random() < share_tried else again
       drawn.append((length, share, momenta, uniforms, again))
     return program_lib.Noise(*map(np.stack, zip(*drawn)))

@@ -31,6 +31,6 @@ class Options(NamedTuple):
   # Function that returns how many seconds are left. `None` sets no limit.
   seconds_left: Any = None
   reports: progress.Reports = progress.SILENT
-  # Share of the steps of the first draws that the host engine may try again,
-  # see `retries`.
+  # Share of the steps after the adaptation that `start` may try again, see
+  # `retries`. Only the host engine tries steps again.
   share_tried: float = 1.0

@@ -26,6 +26,9 @@ The decision about the first proposal is |u| < r with the kept number u, see
 moves to (x2, v2) with the number that has the same sign and the same relative
 place on (s, 1). A step that accepts no proposal negates the momentum.
 
+In the draws right after the first warm-up, only a tenth of the steps may be
+tried again. Chance alone decides which.
+
 With n > 8 chains, a step is tried again with 8 / n of this probability, so that
 the cost does not grow with n. A chain whose density is zero never tries.
 

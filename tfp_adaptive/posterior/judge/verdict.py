@@ -287,7 +287,7 @@ def is_diverging(trace):
 def are_visits(trace):
   """Returns which draws visit a narrow region, [n, chains] bool.
 
-  There the first proposal diverges, and the step is tried again.
+  There the first proposal diverges, and the step may be tried again.
   """
   shape = trace['target_log_prob'].shape
   return trace.get('least_first_ratio', np.zeros(shape)) <= _NEVER
