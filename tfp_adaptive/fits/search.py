@@ -27,7 +27,7 @@ def find(states, scores, first, is_bent=False, is_path=False):
   """Returns drivers, [k] ints, -1 for none, and an exponent for each, [k].
 
   The search makes one change after another: a new driver, a new exponent, or
-  another coordinate in place of a driver with exponent 0, which moves only
+  another coordinate instead of a driver with exponent 0, which moves only
   means. Each time it makes the change that lowers the held-out loss the most,
   as long as the gain exceeds noise.
 
