@@ -373,11 +373,11 @@ def test_two_drivers_that_help_only_together_are_found():
 
 
 @pytest.mark.parametrize('slope', [0.0, 0.2])
-def test_an_effect_in_place_of_the_common_mean_is_replaced(slope):
+def test_an_effect_instead_of_the_common_mean_is_replaced(slope):
   states = _drawn(hierarchies.draw_hierarchy, 3)
   states, scores = map(np.copy, _pairs(hierarchies.hierarchy, states))
-  # Coordinate 0 is the mean, 1 the log scale, and 4 an effect. The map of C
-  # lets the others depend on it linearly, so the slope is no reason to keep it.
+  # Coordinate 0 is the mean, 1 the log scale, and 4 an effect. C represents
+  # linear dependence, so the slope is no reason to keep the effect.
   others = np.isin(np.arange(states.shape[1]), [0, 1, 4], invert=True)
   states[:, others] += slope * states[:, 4:5]
   scores[:, 4] -= slope * np.sum(scores[:, others], axis=1)

@@ -180,15 +180,22 @@ class _Search:
       for rank in (explained, self._moved(now))
     )
     if is_two:
-      both = itertools.product(free, of_scale, of_place)
-      return [_Change(x, y, 2.0 * sign[y], other) for x, y, other in both]
+      return [
+        _Change(place, driver, 2.0 * sign[driver], other)
+        for place, driver, other in itertools.product(free, of_scale, of_place)
+      ]
     for unit, ranked in ((1.0, of_scale), (2.0, of_scale), (0.0, of_place)):
-      new = itertools.product(free, ranked)
-      found += [_Change(x, y, unit * sign[y]) for x, y in new]
+      found += [
+        _Change(place, driver, unit * sign[driver])
+        for place, driver in itertools.product(free, ranked)
+      ]
     # A driver with exponent 0, which moves only means, may be replaced.
     of_means = used[exponents[used] == 0.0]
-    new = itertools.product(of_means, of_place)
-    return found + [_Change(x, y, 0.0) for x, y in new if y != drivers[x]]
+    return found + [
+      _Change(place, driver, 0.0)
+      for place, driver in itertools.product(of_means, of_place)
+      if driver != drivers[place]
+    ]
 
   def _dependence(self, now):
     """Returns how much precisions depend on each coordinate, and signs, [d].

@@ -340,7 +340,7 @@ def _is_better(loss, than):
 
 
 def _has_better_worst(loss, than):
-  """Whether the largest loss of a coordinate is smaller by a quarter.
+  """Whether the largest loss of a coordinate is clearly smaller.
 
   The slowest coordinate decides how fast chains mix. A map that does not help
   it mixes no faster than the matrix, although the sum of losses is smaller.
