@@ -330,25 +330,33 @@ def test_chains_adapt_again_once_draws_cost_as_much_as_their_adaptation(
   assert len(filled) == num_blocks
 
 
+_DENSE = structure.Choice(*structure.default_matrix(2))
+_MAP = structure.Choice('map', object())
+
+
 @pytest.mark.parametrize(
-  'attempt, chosen, gets',
-  [(0, structure.DENSE, False), (1, structure.DENSE, True), (1, 'map', False)],
+  'before, asked, correlation, gets',
+  [
+    (_DENSE, _DENSE, 0.98, True),
+    (_DENSE, _DENSE, 0.0, False),  # Chains agree.
+    (_DENSE, _MAP, 0.98, False),  # The map may bring the chains together.
+    (_MAP, _MAP, 0.98, True),  # It did not.
+    (_MAP, _DENSE, 0.98, True),
+  ],
 )
-def test_chains_that_disagree_get_an_exchange_if_their_structure_stays(
-  monkeypatch, attempt, chosen, gets
+def test_chains_that_disagree_get_an_exchange_unless_a_map_is_new(
+  monkeypatch, before, asked, correlation, gets
 ):
-  dense = structure.Choice(*structure.default_matrix(2))
-  found = dense._replace(name=chosen)
-  monkeypatch.setattr(stages.Run, '_choose', lambda *_: found)
-  rng, correlation = np.random.default_rng(0), 0.98
+  monkeypatch.setattr(stages.Run, '_choose', lambda *_: asked)
+  rng = np.random.default_rng(0)
   draws = rng.normal(size=(250, 8, 2))
   for t in range(1, 250):
     draws[t] *= np.sqrt(1.0 - correlation**2)
     draws[t] += correlation * draws[t - 1]
   chains = types.SimpleNamespace(
-    choice=dense, draws=draws, is_lost=np.zeros(8, bool)
+    choice=before, draws=draws, is_lost=np.zeros(8, bool)
   )
-  found = _begun()._choice(chains, attempt)
+  found = _begun()._choice(chains)
   assert modes.is_exchange(found.part) == gets
 
 

@@ -183,7 +183,7 @@ class Run:
     begin = time.monotonic()
     unnoted = self._density.num_calls - self._spent
     try:
-      asked = self._choice(chains, attempt)
+      asked = self._choice(chains)
     except Exception as error:  # Keep the sampler and the draws so far.
       unnoted = self._density.num_calls - self._spent - unnoted
       self._note_failure('structure', error, unnoted, begin)
@@ -292,7 +292,7 @@ class Run:
     """Measures the noise of the density; returns words on adapted chains."""
     choice, found = chains.choice, ''
     if modes.is_exchange(choice.part):
-      found += f', {choice.part.num_replicas} temperatures: chains stay apart'
+      found += f', {choice.part.num_replicas} temperatures: chains disagree'
     if choice.target_accept_prob != structure.ACCEPT_PROB:
       found += f', acceptance {choice.target_accept_prob}'
     is_lost = chains.is_lost
@@ -308,12 +308,13 @@ class Run:
       found += f'; cut off by {chains.cut_by}'
     return found
 
-  def _choice(self, chains, attempt):
-    """Returns the best structure, or an exchange if chains stay apart.
+  def _choice(self, chains):
+    """Returns the best structure, or an exchange if chains disagree.
 
-    After the first round, an exchange is also chosen for chains that disagree
-    and would keep their structure, although they may only be slow. Chains that
-    have not arrived are left out.
+    Chains that disagree may be in different modes, or only be slow. In few
+    coordinates an exchange helps slow chains too, see
+    docs/results/front_door.md. But a map that was not tried yet may bring the
+    chains together, and is cheaper. Chains that have not arrived are left out.
     """
     before = chains.choice
     if modes.is_exchange(before.part):
@@ -321,12 +322,9 @@ class Run:
         part=before.part.after(chains.engine.results.barrier)
       )
     choice = self._choose(chains)
-    if not choice.is_matrix and not attempt:
-      return choice  # A map may bring the chains together.
+    is_new_map = not choice.is_matrix and choice.name != before.name
     draws = chains.draws[:, ~chains.is_lost]
-    stays = attempt and choice.name == before.name
-    needs_exchange = modes.may_be_helped if stays else modes.are_apart
-    if not needs_exchange(draws):
+    if is_new_map or not modes.may_be_helped(draws):
       return choice
     return structure.Choice(modes.NAME, modes.around(draws), choice.losses)
 

@@ -1,4 +1,4 @@
-"""Samples several modes by replica exchange if chains stay apart.
+"""Samples several modes by replica exchange if chains disagree.
 
 With a matrix or a map, chains stay in the mode where they began, or seldom
 leave it. Replicas can move between modes, because they sample the target
@@ -29,11 +29,6 @@ _WIDTH = 2.5
 _FIRST_REPLICAS, _MOST_REPLICAS = 5, 20
 _LEAST_SHARE = 1e-6  # Added to the diagonal of correlations before factoring.
 _FEWEST_DRAWS = 50  # Fewest draws of a chain for finding modes.
-# Chains are apart if the variance of their means exceeds this multiple of the
-# variance that their effective sizes predict. The ratio was 69 or more for ten
-# quartics and ten mixtures. For slow chains (250 draws, autocorrelation up to
-# 0.98) it was 16 or less.
-_FARTHEST = 40.0
 
 
 class Exchange(NamedTuple):
@@ -82,26 +77,6 @@ def may_be_helped(draws):
     return False
   rhat = convergence.diagnose(draws).rhat
   return bool(np.any(rhat > verdict.DISAGREEING_RHAT))
-
-
-def are_apart(draws):
-  """Whether chains stay in different modes, and an exchange can help.
-
-  Slow chains disagree too, but no more than their autocorrelation explains.
-  Chains in different modes have a small autocorrelation, each in its own mode.
-  The draws [n, chains, d] are those of chains that have arrived.
-  """
-  if not may_be_helped(draws):
-    return False
-  draws = np.asarray(draws, np.float64)
-  sizes = tfp.mcmc.effective_sample_size(
-    draws, filter_beyond_positive_pairs=True
-  )
-  # The effective size of a chain that never moved is NaN.
-  sizes = np.maximum(np.nan_to_num(sizes, nan=1.0), 1.0)
-  variances = np.var(draws, axis=0, ddof=1) / sizes
-  between = np.var(np.mean(draws, axis=0), axis=0, ddof=1)
-  return bool(np.any(between > _FARTHEST * np.mean(variances, axis=0)))
 
 
 def around(draws):
