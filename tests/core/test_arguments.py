@@ -118,18 +118,6 @@ def test_names_and_shard_axes_go_to_the_proposal(build):
       '`num_leapfrog_steps` is not given',
     ),
     (
-      lambda: tfpa.fisher_divergence_hamiltonian(
-        _F, 500, **{'randomize_num_steps': True}
-      ),
-      '`randomize_num_steps` is now a pair: `num_leapfrog_steps=',
-    ),
-    (
-      lambda: tfpa.marginal_gradient(
-        _F, 500, prior=_PRIOR, **{'step_size': 1.0}
-      ),
-      '`step_size` is now `delta`',
-    ),
-    (
       lambda: tfpa.marginal_gradient(_F, _PRIOR, num_adaptation_steps=500),
       '`num_adaptation_steps` is given twice, `prior` is not given',
     ),

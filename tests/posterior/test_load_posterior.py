@@ -442,17 +442,11 @@ def _write_folder(path):
   path.mkdir()
 
 
-_DAMAGES = dict(
-  flipped=lambda path: path.write_bytes(path.read_bytes().replace(b'1', b'2')),
-  empty=lambda path: path.write_bytes(b''),
-  a_list=lambda path: path.write_bytes(b'[1, 2]'),
-  a_number=lambda path: path.write_bytes(b'{"max_gradients": 4000.0}'),
-  not_text=lambda path: path.write_bytes(b'\x80\x81'),
-  a_folder=_write_folder,
-)
+def _empty(path):
+  path.write_bytes(b'')
 
 
-@pytest.mark.parametrize('damage', _DAMAGES)
+@pytest.mark.parametrize('damage', [_empty, _write_folder])
 def test_a_damaged_plan_is_refused_in_words(damage, tmp_path):
   file = _file_of(tmp_path, _normal)
   file.begin(1)
@@ -460,14 +454,16 @@ def test_a_damaged_plan_is_refused_in_words(damage, tmp_path):
   state.parent.mkdir()
   state.write_bytes(b'')
   assert file.budget(1) == 1e4
-  _DAMAGES[damage](tmp_path / 'adaptation_1.json')
-  with pytest.raises(ValueError, match=r'adaptation_1.json is damaged: it'):
+  damage(tmp_path / 'adaptation_1.npz')
+  with pytest.raises(ValueError, match=r'adaptation_1.npz is damaged: it'):
     file.budget(1)
 
 
 def test_a_folder_in_the_place_of_a_file_is_refused_in_words(tmp_path):
-  (tmp_path / 'adaptation_1.json').mkdir()
-  with pytest.raises(ValueError, match='json cannot be written .a folder has'):
+  (tmp_path / 'adaptation_1.npz').mkdir()
+  with pytest.raises(
+    ValueError, match='_1.npz cannot be written .a folder has'
+  ):
     _file_of(tmp_path, _normal).begin(1)
   (tmp_path / 'posterior.npz').mkdir()
   with pytest.raises(ValueError, match='posterior.npz is a folder. Pass the'):

@@ -233,8 +233,6 @@ def _file(folder, starts=1.0):
 def test_starts_of_another_call_are_another_run(tmp_path):
   run = _file(tmp_path)._identity()
   _file(tmp_path)._check(dict(run=run))
-  # As files of earlier versions, which tell nothing of starts.
-  _file(tmp_path, 2.0)._check(dict(run=dict(seed=[0, 3])))
   with pytest.raises(ValueError, match='it differs in `init`'):
     _file(tmp_path, 2.0)._check(dict(run=run))
 

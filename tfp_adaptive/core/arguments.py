@@ -13,15 +13,6 @@ from typing import TypeVar
 import numpy as np
 import tensorflow as tf
 
-# Old name of an argument -> (new name, what to write).
-_RENAMED = {
-  'randomize_num_steps': (
-    'num_leapfrog_steps',
-    'a pair: `num_leapfrog_steps=(1, 5)` draws up to 5',
-  ),
-  'step_size': ('delta', '`delta`, a variance'),
-}
-
 _Arguments = ParamSpec('_Arguments')
 _Result = TypeVar('_Result')
 
@@ -54,10 +45,8 @@ def by_keyword(
         wrong.append(f'{len(args)} arguments are given by position')
       wrong += [f'`{n}` is given twice' for n in positional if n in options]
       for name in options:
-        new, form = _RENAMED.get(name, ('', ''))
         if not takes_all and name not in leading + by_name:
-          form = f'is now {form}' if new in by_name else 'is not an argument'
-          wrong.append(f'`{name}` {form}')
+          wrong.append(f'`{name}` is not an argument')
       given = {*positional, *options}
       wrong += [f'`{n}` is not given' for n in needed if n not in given]
       if wrong:
@@ -123,8 +112,7 @@ def check_positive(value, name, usual, is_array=False):
 
 def check_count(value, name, example):
   """Refuses a value that is not a positive int."""
-  is_int = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-  if not is_int or value < 1:
+  if not is_int(value) or value < 1:
     raise ValueError(
       f'`{name}` must be a positive int, but got {value!r}. Write for example '
       f'`{name}={example}`.'

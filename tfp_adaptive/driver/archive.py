@@ -26,7 +26,6 @@ Arrays = dict[str, np.ndarray]
 
 _NUM_SYNCS = 16
 _ERRNOS_OF_DAMAGE = errno.ENOENT, errno.EINVAL
-_LARGEST_TEXT = 2**20  # Most bytes of a file that `seal_text` made.
 _HEADER_READERS = {
   (1, 0): np.lib.format.read_array_header_1_0,
   (2, 0): np.lib.format.read_array_header_2_0,
@@ -87,26 +86,6 @@ def unseal(path: types.Path) -> tuple[dict, Arrays]:
   if digest != _digest(header, arrays):
     raise Damaged('its checksum does not match')
   return header, arrays
-
-
-def seal_text(header: dict) -> bytes:
-  """Returns the bytes of a dict of JSON values, as text with its checksum."""
-  return json.dumps(dict(header, digest=_digest(header, {}))).encode()
-
-
-def unseal_text(path: types.Path) -> dict:
-  """Returns the dict of a file that `seal_text` made."""
-  _check_regular(path)
-  if os.path.getsize(path) > _LARGEST_TEXT:
-    raise Damaged(f'it is larger than {_LARGEST_TEXT} bytes')
-  try:
-    header = json.loads(read_bytes(path))
-    digest = header.pop('digest')
-  except (KeyError, ValueError, AttributeError, TypeError) as error:
-    raise Damaged('its header cannot be read') from error
-  if digest != _digest(header, {}):
-    raise Damaged('its checksum does not match')
-  return header
 
 
 def write(path: pathlib.Path, content: bytes) -> None:

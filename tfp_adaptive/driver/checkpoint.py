@@ -112,7 +112,7 @@ class State:
 
   def _refuse_other_run(self, header):
     different = run_identity.differences(header['run'], self._run)
-    argument = header.get('argument', 'checkpoint_dir')
+    argument = header['argument']
     if argument != self._argument:
       different = [f'its folder, which was given as `{argument}`']
     if different:

@@ -69,7 +69,7 @@ class RunFile:
     if plan is None or not (plan.exists() and state.exists()):
       return self._settings.max_gradients
     try:
-      return float(archive.unseal_text(plan)['max_gradients'])
+      return float(archive.unseal(plan)[0]['max_gradients'])
     except archive.Damaged as error:
       raise checkpoint.damaged(plan, error) from error
 
@@ -81,7 +81,7 @@ class RunFile:
     planned = dict(max_gradients=self.budget(number))
     with checkpoint.writing(plan):
       plan.parent.mkdir(parents=True, exist_ok=True)
-      archive.write(plan, archive.seal_text(planned))
+      archive.write(plan, archive.seal(planned, {}))
 
   def identity_of_stage(self, choice, num_steps, starts):
     """Returns what `run_identity` compares before an adaptation is resumed."""
@@ -165,9 +165,7 @@ class RunFile:
       )
     other, own = header['run'], self._identity()
     changed = [
-      f'`{k}` ({other[k]}, now {own[k]})'
-      for k in own
-      if other.get(k, own[k]) != own[k]
+      f'`{k}` ({other[k]}, now {own[k]})' for k in own if other[k] != own[k]
     ]
     if changed:
       raise ValueError(
@@ -179,7 +177,7 @@ class RunFile:
 
 def _plan_and_state(number):
   """Returns the files with the budget and with the state of an adaptation."""
-  return f'adaptation_{number}.json', f'adaptation_{number}/state.npz'
+  return f'adaptation_{number}.npz', f'adaptation_{number}/state.npz'
 
 
 def message_of(error):

@@ -196,8 +196,6 @@ class HostEngine(kept.Kept):
     return found
 
   def load_arrays(self, arrays, prefix=''):
-    # Files of earlier versions lack it.
-    arrays = {f'{prefix}_leaps_per_step': np.array(0.0), **arrays}
     super().load_arrays(arrays, prefix)
     names = program_lib.Point._fields
     rows = [arrays[f'{prefix}point.{name}'] for name in names]

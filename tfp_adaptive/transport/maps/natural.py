@@ -1,29 +1,15 @@
-"""The map of `conditional_gaussian` without C, as functions of rows."""
+"""The map of `conditional_gaussian` without C, as functions of rows.
 
-from typing import NamedTuple
+The params are a `fits.natural.Natural` of Tensors, with int32 `drivers`.
+"""
 
 import tensorflow as tf
 
 from tfp_adaptive.core.tfp_private import prefer_static as ps
+from tfp_adaptive.fits.natural import Natural
 from tfp_adaptive.linalg import markov_factor
 
 _MOST_LOG_TERM = 30.0
-
-
-class Natural(NamedTuple):
-  """Params of a conditional Gaussian as Tensors, with int32 `drivers`.
-
-  `fits.natural.Natural` describes the fields.
-  """
-
-  mean: tf.Tensor
-  log_scale: tf.Tensor
-  drivers: tf.Tensor
-  exponents: tf.Tensor
-  offset: tf.Tensor
-  slope: tf.Tensor
-  slack: tf.Tensor
-  edge: tf.Tensor
 
 
 def of_scale(size, drivers, scale, is_path, is_bent=False):
