@@ -157,25 +157,6 @@ def test_gradients_that_are_nan_never_poison_the_adaptation(case):
   _assert_all_finite(states)
 
 
-@registry.each_kernel
-def test_a_zero_step_size_in_the_results_means_no_move(case):
-  # Tunables are read from the results, not from the constructor.
-  kernel = registry.frozen_kernel(
-    case, targets.standard_normal, np.eye(_EVENT_SIZE)
-  )
-  starts = _starts()
-  results = kernel.bootstrap_results(starts)
-  inner = results.inner_results
-  accepted = inner.accepted_results._replace(
-    step_size=tf.constant(0.0, tf.float64)
-  )
-  results = results._replace(
-    inner_results=inner._replace(accepted_results=accepted)
-  )
-  state, _ = kernel.one_step(starts, results, seed=tf.constant([1, 2]))
-  np.testing.assert_array_equal(state, starts)
-
-
 # A trajectory has diverged where its energy error is above 1000.
 
 

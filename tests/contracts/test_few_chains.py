@@ -71,9 +71,9 @@ def _prior():
     return dict(prior=latent_model.gaussian_prior())
 
 
-def _mala(temper, steps=short_steps.ShortSteps):
+def _mala(temper):
   """Returns MALA some of whose steps are short."""
-  return steps(
+  return short_steps.ShortSteps(
     tfpa.MetropolisHastings(
       tfpa.proposals.UncalibratedPreconditionedLangevin(
         _tempered(temper), registry.fixed(_FACTOR)
@@ -120,7 +120,7 @@ def _few_draws():
   return tf.constant(_BANANA.draw(30, seed=11))
 
 
-def _kernel_hamiltonian(temper):
+def _kernel_hamiltonian(temper, **lengths):
   surrogate = surrogates.gaussian(30)
   params = surrogate.fit(
     surrogate.init(2, tf.float64, (1, 2)),
@@ -137,6 +137,7 @@ def _kernel_hamiltonian(temper):
       step_size_jitter=(0.5, 1.5),
       num_leapfrog_steps=(1, 6),
       walk_share=0.3,
+      **lengths,
     )
   )
 
@@ -279,6 +280,12 @@ _CASES = [
     _BANANA,
     varying=_trajectory('has_walked'),
   ),
+  FewChains(
+    'kernel_hamiltonian_length',
+    functools.partial(_kernel_hamiltonian, trajectory_length=2.0),
+    _BANANA,
+    steered=None,  # A longer step takes fewer steps for the same length.
+  ),
   FewChains('kernel_adaptive', _kernel_adaptive, _BANANA),
   FewChains('second_order', _second_order, _path_law()),
   FewChains(
@@ -302,6 +309,7 @@ _REPRESENTATIVES = (
   'hamiltonian',
   'transported',
   'kernel_hamiltonian',
+  'kernel_hamiltonian_length',
   'marginal',
   'elliptical_slice',
   'joint',
@@ -399,47 +407,3 @@ def test_what_is_drawn_depends_on_the_seed_alone(name):
     drawn.append([drawn_by(state, results, s).numpy() for s in seeds])
   np.testing.assert_array_equal(*drawn)
   assert len(np.unique(drawn)) > 1
-
-
-class _ShortStepsSeeTheState(short_steps.ShortSteps):
-  """The wrong kernel: more steps are short on one side."""
-
-  def one_step(self, current_state, previous_kernel_results, seed=None):
-    side = tf.cast(tf.reduce_mean(current_state) > 0.0, tf.float64)
-    share = 0.2 + 0.7 * side
-    results = previous_kernel_results._replace(short_step_share=share)
-    return super().one_step(current_state, results, seed)
-
-
-@pytest.mark.parametrize(
-  'num_chains', [1, pytest.param(4, marks=pytest.mark.nightly)]
-)
-def test_short_steps_that_see_the_state_are_detected(num_chains):
-  case = FewChains(
-    'wrong',
-    functools.partial(_mala, steps=_ShortStepsSeeTheState),
-    _BANANA,
-    num_replicates=100_000,
-  )
-  assert _p_value(case, num_chains) < 1e-6
-
-
-class _OneUniform(tfpa.MetropolisHastings):
-  """The wrong kernel: all chains are accepted, or none."""
-
-  def one_step(self, current_state, previous_kernel_results, seed=None):
-    state, results = super().one_step(
-      current_state, previous_kernel_results, seed
-    )
-    moves = tf.reduce_mean(tf.exp(tf.minimum(results.log_accept_ratio, 0.0)))
-    moves = moves > tf.random.stateless_uniform([], seed, dtype=moves.dtype)
-    return tf.where(moves, results.proposed_state, current_state), results
-
-
-def test_chains_that_share_a_decision_are_detected():
-  def build(temper):
-    kernel = _mala(temper)
-    return _OneUniform(kernel.inner_kernel.inner_kernel)
-
-  case = FewChains('wrong', build, _BANANA)
-  assert _p_value(case, 4) < 1e-6

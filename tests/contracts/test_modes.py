@@ -52,12 +52,11 @@ def test_the_compared_steps_search_learn_and_are_then_frozen(case_and_runs):
   learning = results[_NUM_ADAPTING - 1]
   assert int(results[0].scale_search.num_trials) > 0
   assert int(learning.scale_search.num_trials) == 0
-  params = [
-    np.asarray(mh_results(r).accepted_results.preconditioner_params)
-    for r in results
-  ]
-  learned = params[_NUM_ADAPTING - 1]
+  kept = [mh_results(r).accepted_results for r in results]
+  *_, last = kept[:_NUM_ADAPTING]
+  learned = np.asarray(last.preconditioner_params)
   ones = np.eye(3) if learned.ndim == 2 else np.ones(3)
   assert np.any(learned != learned.flat[0] * ones)
-  for after in params[_NUM_ADAPTING:]:
-    np.testing.assert_array_equal(after, learned)
+  for after in kept[_NUM_ADAPTING:]:
+    np.testing.assert_array_equal(after.preconditioner_params, learned)
+    np.testing.assert_array_equal(after.step_size, last.step_size)

@@ -57,21 +57,6 @@ def test_any_blocks_and_a_continued_run_give_the_same_bits(
   _assert_same_bits(continued, expected)
 
 
-def test_a_run_is_its_adaptation_then_its_results(spec_and_run):
-  case, run = spec_and_run
-  assert run.states.shape == (_NUM_RESULTS, *_START.shape)
-  assert run.trace['is_accepted'].shape == (_NUM_RESULTS, len(_START))
-  assert run.adaptation_trace['is_accepted'].shape == (
-    _NUM_ADAPTING,
-    len(_START),
-  )
-  assert int(run.final_kernel_results.step) == _NUM_ADAPTING + _NUM_RESULTS
-  np.testing.assert_array_equal(run.states[-1], run.final_state)
-  np.testing.assert_allclose(
-    run.trace['target_log_prob'], targets.standard_normal(run.states), rtol=1e-9
-  )
-
-
 def test_draws_are_those_of_single_steps_with_folded_seeds():
   # The documented rule: step t draws from fold_in(seed, t).
   case = cases.named('langevin')

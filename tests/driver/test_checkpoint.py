@@ -171,13 +171,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
 # Checkpoints of `sample`: the same run is continued, and no other.
 
 
-_START = test_sample.START
-
-
-def _kernel(num_adaptation_steps=4, target=targets.standard_normal, **options):
-  return tfpa.gradient_adaptive_langevin(
-    target, num_adaptation_steps, **options
-  )
+_START, _kernel = test_sample.START, test_sample._kernel
 
 
 def _as_at_the_start(x):

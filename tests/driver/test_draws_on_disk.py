@@ -17,6 +17,7 @@ import tensorflow as tf
 import tfp_adaptive as tfpa
 from tests.contracts import targets
 from tests.driver import child
+from tests.driver import test_sample
 from tfp_adaptive.driver import archive
 from tfp_adaptive.driver import checkpoint
 from tfp_adaptive.driver import checkpoint as checkpoint_lib
@@ -25,27 +26,15 @@ from tfp_adaptive.driver import folder_lock
 
 zarr = pytest.importorskip('zarr', reason='draws_dir is an extra')
 
-_START = np.random.default_rng(4).normal(size=(3, 2))
-
-
+_START = test_sample.START
 # One for all runs, so that its steps are traced once.
-_KERNEL = tfpa.gradient_adaptive_langevin(targets.standard_normal, 4)
+_KERNEL = test_sample._kernel()
 
 
-def run_draws(folder=None, kernel=None, start=_START, **options):
+def run_draws(folder=None, **options):
   """Returns a short run, whose draws are in `folder` where it is given."""
-  # Uncompiled: a block of these steps is traced faster than compiled.
-  arguments = dict(
-    num_results=11,
-    block_size=4,
-    seed=(1, 2),
-    progress=False,
-    jit_compile=False,
-    draws_dir=folder,
-  )
-  arguments.update(options)
-  start = tf.nest.map_structure(tf.constant, start)
-  return tfpa.sample(kernel or _KERNEL, start, **arguments)
+  options = dict(kernel=_KERNEL, num_results=11, block_size=4) | options
+  return test_sample.run_short(draws_dir=folder, **options)
 
 
 def _two_axes(x):

@@ -14,8 +14,10 @@ from tfp_adaptive.driver import sample as sample_lib
 START = np.random.default_rng(4).normal(size=(3, 2))
 
 
-def _kernel(num_adaptation_steps=4, target=targets.standard_normal):
-  return tfpa.gradient_adaptive_langevin(target, num_adaptation_steps)
+def _kernel(num_adaptation_steps=4, target=targets.standard_normal, **options):
+  return tfpa.gradient_adaptive_langevin(
+    target, num_adaptation_steps, **options
+  )
 
 
 def run_short(kernel=None, start=START, **options):
@@ -25,7 +27,8 @@ def run_short(kernel=None, start=START, **options):
     num_results=5, seed=(1, 2), progress=False, jit_compile=False
   )
   arguments.update(options)
-  return tfpa.sample(kernel or _kernel(), tf.constant(start), **arguments)
+  start = tf.nest.map_structure(tf.constant, start)
+  return tfpa.sample(kernel or _kernel(), start, **arguments)
 
 
 @pytest.mark.parametrize('value', [-np.inf, np.nan, np.inf])
@@ -86,6 +89,7 @@ def test_an_ordinary_run_discards_records_and_warns_of_nothing():
       },
     )
   assert not [w for w in caught if w.category is UserWarning]
+  np.testing.assert_array_equal(run.states[-1], run.final_state)
   # The larger of adaptation and burn-in is discarded.
   assert int(run.final_kernel_results.step) == 7 + 30
   np.testing.assert_array_equal(

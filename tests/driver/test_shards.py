@@ -7,8 +7,6 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from experiments.papers import diagnostics
-from experiments.targets.gaussians import rotated_covariance
 from tests.driver import child
 from tfp_adaptive import interfaces
 from tfp_adaptive.core import history
@@ -51,14 +49,6 @@ def _assert_same(one, other):
   for name in ('states', 'trace', 'adaptation_trace', 'final_kernel_results'):
     left, right = getattr(one, name), getattr(other, name)
     tf.nest.map_structure(np.testing.assert_array_equal, left, right)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('block_size', [7, 60])
-def test_blocks_of_any_size_are_the_same_bits(kernel, two, block_size):
-  devices = ['/CPU:0', '/CPU:0']
-  again = _sample(kernel, _start(), devices=devices, block_size=block_size)
-  _assert_same(two, again)
 
 
 def test_one_shard_is_a_run_without(kernel):
@@ -155,48 +145,6 @@ for run in runs:
 @pytest.mark.nightly
 def test_draws_are_the_same_on_any_number_of_devices():
   child.run('-c', _ON_TWO_DEVICES)
-
-
-def _errors(num_shards, num_gaussians=20, size=10, scale=1.0):
-  """Returns errors of means and of log variances in standard errors."""
-  means, log_variances = [], []
-  for seed in range(num_gaussians):
-    covariance = rotated_covariance(np.geomspace(0.1, 10.0, size), seed)
-    inverse = tf.constant(np.linalg.inv(np.linalg.cholesky(covariance)))
-    kernel = tfpa.gradient_adaptive_langevin(
-      lambda x, inverse=inverse: (
-        -0.5 * tf.reduce_sum(tf.linalg.matvec(inverse, x) ** 2, axis=-1)
-      ),
-      500,
-    )
-    start = tf.constant(np.random.default_rng(seed).normal(size=[16, size]))
-    devices = ['CPU:0'] * num_shards
-    states = _sample(
-      kernel, start, 1000, seed=seed, devices=devices, jit_compile=True
-    ).states
-    summary = diagnostics.summarize(states)
-    variances = scale * np.diag(covariance)
-    found = states.reshape(-1, size)
-    means.append(found.mean(0) / np.sqrt(variances / summary.ess))
-    squares = np.mean(found**2, axis=0) / variances
-    log_variances.append(np.log(squares) / np.sqrt(2.0 / summary.ess_squared))
-  return np.array([means, log_variances]).reshape(2, -1)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize('num_shards', [1, 2, 4])
-def test_shards_have_the_law_of_the_target(num_shards):
-  errors = _errors(num_shards)
-  # 200 each: a root mean square has a standard error of 0.05 or, where the
-  # coordinates of a Gaussian err together, a few times that.
-  assert np.all(np.sqrt(np.mean(errors**2, axis=1)) < 1.3)
-  assert np.max(np.abs(errors)) < 5.0
-
-
-@pytest.mark.nightly
-def test_variances_that_are_a_tenth_off_are_seen():
-  errors = _errors(2, num_gaussians=4, scale=1.1)
-  assert np.sqrt(np.mean(errors[1] ** 2)) > 1.5
 
 
 @pytest.mark.parametrize('devices', [['/GPU:7'], 'CPU:0', [], ['CPU:0'] * 3])

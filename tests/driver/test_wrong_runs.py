@@ -53,7 +53,7 @@ _GAUSSIAN = tfd.MultivariateNormalDiag(tf.zeros([3]))
     (_normal, _THREE, '`init_state` must be where'),
     (_normal, np.zeros([4, 3], int), 'must be of floating numbers'),
     (_normal, _START.tolist(), 'rows of one array'),
-    (_two_in_one, [_START, _START], r'`def log_density\(x0, x1\):`'),
+    (_two_in_one, [_START, _START], r'2 parts of a list.*density\(x0, x1\):`'),
     (_GAUSSIAN.log_prob, _START[:, :2], 'Do the shapes of the data fit'),
     (_GAUSSIAN.log_prob, _START.astype(np.float64), 'data and constants in'),
     (lambda x: None, _START, 'returned None'),

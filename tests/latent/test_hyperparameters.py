@@ -242,14 +242,12 @@ def test_frozen_keeps_both_step_sizes_and_the_factor():
 _FACTOR = np.array([[1.6, 0.0], [1.2, 0.4]])
 
 
-def _bare(
-  hyperprior=model.hyperprior, log_likelihood=model.log_likelihood, **options
-):
+def _bare(**options):
   """Returns the kernel without wrappers, theta's steps of shape _FACTOR."""
   return tfpa.proposals.LatentGaussianHyperparameters(
-    log_likelihood,
+    model.log_likelihood,
     model.prior_fn,
-    hyperprior(),
+    model.hyperprior(),
     lambda *args: tfpa.MetropolisHastings(
       tfpa.proposals.UncalibratedAuxiliaryGradient(*args)
     ),

@@ -31,16 +31,6 @@ def test_the_search_ends_within_a_factor_of_two(best_scale):
   assert 0.5 <= float(search.scale) / best_scale <= 2.0
 
 
-def test_the_first_trial_is_exact_for_an_isotropic_gaussian():
-  # g(x) = -x / scale^2 with x ~ N(0, scale^2): rms(g) = 1 / scale.
-  scale, num_draws = 1e-3, 10_000
-  draws = scale * np.random.default_rng(0).normal(size=(num_draws, 4))
-  search = scale_search.start(tf.float64, tf.constant(-draws / scale**2))
-  # The standard error of an estimated standard deviation is 1 / sqrt(2 n).
-  standard_error = (2 * draws.size) ** -0.5
-  assert abs(float(search.scale) / scale - 1.0) < 4 * standard_error
-
-
 def test_the_first_factor_is_of_the_first_scale():
   scale = 1e-3
   draws = scale * np.random.default_rng(0).normal(size=(4, 3))

@@ -61,28 +61,6 @@ def test_the_end_is_that_of_the_integrator_in_momenta(num_steps):
     np.testing.assert_allclose(got, wanted, rtol=1e-11, atol=1e-12)
 
 
-@each_length
-def test_the_way_back_ends_at_the_start(num_steps):
-  x, noise = _start()
-  end, _ = _run(x, noise, num_steps)
-  assert np.max(np.abs(end.position - x)) > 0.1
-  back, _ = _run(end.position.numpy(), -end.velocity.numpy(), num_steps)
-  np.testing.assert_allclose(back.position, x, rtol=1e-9, atol=1e-11)
-  np.testing.assert_allclose(back.velocity, -noise, rtol=1e-9, atol=1e-11)
-
-
-def test_the_energy_error_falls_as_the_square_of_the_step():
-  x, noise = _start(50)
-  errors = []
-  for num_steps in (10, 20, 40):  # The same time of travel.
-    end, _ = _run(x, noise, num_steps, _FACTOR * 4.0 / num_steps)
-    kinetic = 0.5 * np.sum(end.velocity**2 - noise**2, -1)
-    energy = kinetic - end.log_prob + _TARGET.value(x)
-    errors.append(np.mean(np.abs(energy)))
-  ratios = np.divide(errors[:-1], errors[1:])
-  np.testing.assert_allclose(ratios, 4.0, atol=0.3)
-
-
 # The energy of a trajectory whose coordinates several devices hold.
 
 

@@ -9,7 +9,6 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy import stats
 
-import tfp_adaptive as tfpa
 from tfp_adaptive.posterior.model import bounds
 from tfp_adaptive.posterior.model import data
 from tfp_adaptive.posterior.model import exact
@@ -74,21 +73,18 @@ _MODELS = dict(
   plain=(_named(_NORMAL, _shifted(tfd.Exponential(0.5))), _Y, _exponential),
   inside=(_named(_NORMAL, _inside), dict(a=_Y), _exponential),
   pareto=(
-    _auto(_NORMAL, _independent_pareto),
-    _Y,
+    _auto(_NORMAL, _independent_pareto), _Y,
     lambda x: stats.genpareto(0.1, x[:, None], 2.0).logpdf(_Y).sum(-1),
   ),
   inflated=(
-    _auto(_NORMAL, _inflated),
-    np.concatenate([_Y, np.zeros(2, np.float32)]),
+    _auto(_NORMAL, _inflated), np.concatenate([_Y, np.zeros(2, np.float32)]),
     _exponential,
   ),
   half_cauchy=(
-    _auto(_NORMAL, lambda x: tfd.Sample(tfd.HalfCauchy(x, 2.0), 25)),
-    _Y,
+    _auto(_NORMAL, lambda x: tfd.Sample(tfd.HalfCauchy(x, 2.0), 25)), _Y,
     lambda x: stats.halfcauchy(x[:, None], 2.0).logpdf(_Y).sum(-1),
   ),
-)
+)  # fmt: skip
 _SCALES = dict(
   beta=lambda x: tfd.Sample(tfb.Scale(x)(tfd.Beta(1.0, 1.0)), 25),
   kumaraswamy=lambda x: tfd.Sample(tfb.Scale(x)(tfd.Kumaraswamy(1.0, 1.0)), 25),
@@ -309,18 +305,3 @@ def test_starts_that_are_given_must_be_where_the_data_are_possible():
   starts[1] = 4.0
   with pytest.raises(ValueError, match='`init` of chain 1 .*impossible'):
     problem_lib.of_joint(model, dict(y=y), dict(x=starts), 4)
-
-
-@pytest.mark.full
-def test_the_start_of_a_window_has_the_right_mean():
-  @tfd.JointDistributionCoroutineAutoBatched
-  def model():
-    start = yield tfd.Normal(0.0, 10.0, name='start')
-    yield tfd.Sample(tfb.Shift(start)(tfd.Exponential(0.5)), 25, name='y')
-
-  found = tfpa.sample_posterior(model, y=_Y, progress=False)
-  assert found.converged
-  # The density grows by exp(12.5 x) up to the least: 3.010.
-  expected = _Y.min() - 1 / 12.5
-  assert np.mean(found.states.start) == pytest.approx(expected, abs=0.01)
-  assert np.max(found.states.start) <= _Y.min()

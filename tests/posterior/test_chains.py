@@ -38,7 +38,7 @@ class _GivenEngine:
     return self._recorded
 
 
-def _started():
+def _started(choice=_CHOICE, num_steps=50, num_draws=_NUM_DRAWS, with_xla=True):
   problem = problem_lib.of_density(
     lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
     tf.TensorSpec([2], tf.float64),
@@ -47,9 +47,11 @@ def _started():
   )
   density = density_lib.Density(problem, 4)
   starts = np.random.default_rng(0).normal(size=(4, 2))
-  engine = chains_lib.engine_of(density, _CHOICE, starts, [1, 2], 50, True)
+  engine = chains_lib.engine_of(
+    density, choice, starts, [1, 2], num_steps, with_xla
+  )
   return chains_lib.start(
-    engine, _CHOICE, density, _NUM_DRAWS, recorded.Options()
+    engine, choice, density, num_draws, recorded.Options()
   )
 
 
@@ -273,18 +275,8 @@ def test_the_host_learns_a_matrix_of_the_structure_that_the_kernel_has(
 
 def test_the_kernel_of_a_map_in_many_coordinates_takes_a_step(monkeypatch):
   monkeypatch.setattr(structure, '_MOST_DENSE', 1)
-  problem = problem_lib.of_density(
-    lambda x: -0.5 * tf.reduce_sum(x**2, axis=-1),
-    tf.TensorSpec([2], tf.float64),
-    None,
-    4,
-  )
-  density = density_lib.Density(problem, 4)
   build = structure._builders(2)[structure.BENT]
-  choice = structure.Choice(structure.BENT, build())
-  starts = np.random.default_rng(0).normal(size=(4, 2))
-  engine = chains_lib.engine_of(density, choice, starts, [1, 2], 0, False)
-  chains = chains_lib.start(engine, choice, density, 2, recorded.Options())
+  chains = _started(structure.Choice(structure.BENT, build()), 0, 2, False)
   states = tf.constant(chains.state)
   results = chains.kernel.bootstrap_results(states)
   moved, _ = chains.kernel.one_step(states, results, seed=[1, 2])

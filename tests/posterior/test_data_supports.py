@@ -90,48 +90,40 @@ _WRAPPED = dict(
   independent=(lambda x: tfd.Independent(_three(x), 1), _HALF, _COUNTS),
   inflated=(
     lambda x: tfd.Sample(tfd.Inflated(_poisson(x), inflated_loc_probs=0.3), 3),
-    _HALF,
-    _COUNTS,
+    _HALF, _COUNTS,
   ),
   inflated_elsewhere=(
     lambda x: tfd.Inflated(
       _poisson(x), inflated_loc_probs=0.3, inflated_loc=0.5
     ),
-    1.5,
-    0.5,
+    1.5, 0.5,
   ),
   zero_inflated=(
     lambda x: tfd.ZeroInflatedNegativeBinomial(
       inflated_loc_probs=0.2, total_count=3.0, logits=x
     ),
-    -1.0,
-    0.0,
+    -1.0, 0.0,
   ),
   mixture=(_mixture, 1.5, 1.0),
   mixture_of_events=(lambda x: tfd.Sample(_mixture(x), 3), _HALF, _COUNTS),
   family=(lambda x: tfd.Sample(_family(x), 3), _HALF, _COUNTS),
   masked=(lambda x: tfd.Masked(_three(x), _MASK), [1, 2, 0.5], _HALF),
   batch_reshape=(
-    lambda x: tfd.BatchReshape(_three(x), [3, 1]),
-    _HALF[:, None],
+    lambda x: tfd.BatchReshape(_three(x), [3, 1]), _HALF[:, None],
     _COUNTS[:, None],
   ),
   batch_broadcast=(
-    lambda x: tfd.BatchBroadcast(_poisson(x), [3]),
-    _HALF,
-    _COUNTS,
+    lambda x: tfd.BatchBroadcast(_poisson(x), [3]), _HALF, _COUNTS,
   ),
   batch_concat=(
     lambda x: tfd.BatchConcat([_three(x), tfd.Poisson([1.0, 2.0])], 0),
-    [1, 2, 3, 4, 0.5],
-    [1, 2, 3, 4, 5],
+    [1, 2, 3, 4, 0.5], [1, 2, 3, 4, 5],
   ),
   shift=(lambda x: tfb.Shift(0.5)(_poisson(x)), 1.0, 1.5),
   scale=(lambda x: tfb.Scale(0.5)(_poisson(x)), 0.7, 1.5),
   chain=(
     lambda x: tfd.Sample(tfb.Shift(1.0)(tfb.Scale(2.0)(_poisson(x))), 3),
-    [1, 2, 5],
-    [1, 3, 5],
+    [1, 2, 5], [1, 3, 5],
   ),
   exp_of_normal=(lambda x: tfb.Exp()(tfd.Normal(x, 1.0)), -1.0, 2.0),
   softsign_of_normal=(lambda x: tfb.Softsign()(tfd.Normal(x, 1.0)), 2.0, 0.5),
@@ -141,23 +133,16 @@ _WRAPPED = dict(
   markov_chain=(_markov, _HALF, _COUNTS),
   autoregressive=(_autoregressive, _HALF, _COUNTS),
   quantized=(
-    lambda x: tfd.QuantizedDistribution(tfd.Normal(x, 3.0), 0.0, 5.0),
-    2.5,
-    2.0,
+    lambda x: tfd.QuantizedDistribution(tfd.Normal(x, 3.0), 0.0, 5.0), 2.5, 2.0,
   ),
   quantized_beyond=(
-    lambda x: tfd.QuantizedDistribution(tfd.Normal(x, 3.0), 0.0, 5.0),
-    7.0,
-    5.0,
+    lambda x: tfd.QuantizedDistribution(tfd.Normal(x, 3.0), 0.0, 5.0), 7.0, 5.0,
   ),
   quantized_of_positive=(
-    lambda x: tfd.QuantizedDistribution(tfd.LogNormal(x, 3.0)),
-    -2.0,
-    3.0,
+    lambda x: tfd.QuantizedDistribution(tfd.LogNormal(x, 3.0)), -2.0, 3.0,
   ),
   scale_that_rounds=(
-    lambda x: tfd.Sample(tfb.Scale(0.1)(_poisson(x)), 3),
-    [0.1, 0.3, 0.75],
+    lambda x: tfd.Sample(tfb.Scale(0.1)(_poisson(x)), 3), [0.1, 0.3, 0.75],
     [0.1, 0.3, 0.7],
   ),
   hidden_markov_of_two=(
@@ -167,32 +152,28 @@ _WRAPPED = dict(
       tfd.Poisson(log_rate=x * tf.ones([2, 2])),
       3,
     ),
-    np.stack([_COUNTS, _HALF]),
-    np.stack([_COUNTS, _COUNTS]),
+    np.stack([_COUNTS, _HALF]), np.stack([_COUNTS, _COUNTS]),
   ),
   blockwise=(
     lambda x: tfd.Blockwise(
       [tfd.Normal(x, 1.0), tfd.Sample(tfd.Exponential(1.0), 2)]
     ),
-    [-1, 1, -1],
-    [-1, 1, 1],
+    [-1, 1, -1], [-1, 1, 1],
   ),
   masked_family=(
     lambda x: tfd.Independent(
       tfd.Masked(tfd.BatchBroadcast(_family(x), [3]), _MASK), 1
     ),
-    [1, 2, 0.5],
-    _HALF,
+    [1, 2, 0.5], _HALF,
   ),
   inflated_shift=(
     lambda x: tfd.Inflated(
       tfb.Shift(1.0)(tfd.Exponential(x)), inflated_loc_probs=0.3
     ),
-    0.5,
-    0.0,
+    0.5, 0.0,
   ),
   model_inside=(_with_a_model_inside, dict(a=1.5), dict(a=2.0)),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -248,134 +229,94 @@ def _extreme(x):
 
 
 # Laws, data that they refuse, and data that are their own; of these some at the
-# edge, and some rounded.
+# edge, and some rounded. Of laws with the same map in TFP there is one.
 _LAWS = dict(
   bernoulli=(lambda x: tfd.Bernoulli(x), 2, 1),
   bernoulli_of_floats=(lambda x: tfd.Bernoulli(x, dtype=tf.float32), 2, 0.3),
   beta=(lambda x: tfd.Beta(1.0, x), 1.5, 0.0),
-  bates=(lambda x: tfd.Bates(3.0, 0.0, 2.0), 2.5, 1.0),
   beta_binomial=(lambda x: tfd.BetaBinomial(5.0, x, 1.0), 2.5, 5.0),
-  beta_quotient=(lambda x: tfd.BetaQuotient(x, 1.0, 1.0, 1.0), -1.0, 1.0),
   binomial=(lambda x: tfd.Binomial(5.0, logits=x), 6.0, 5.0),
   binomial_of_a_variable=(lambda x: tfd.Binomial(_FIVE, logits=x), -1, 5),
   binomial_of_unknowns=(lambda x: tfd.Binomial(x + 9.0, logits=x), -1, 6),
   binomials=(lambda x: tfd.Independent(_four_and_nine(x), 1), [9, 4], [4, 9]),
   binomials_thrice=(
     lambda x: tfd.Independent(tfd.Sample(_four_and_nine(x), 3), 1),
-    [[4, 4, 4], [9, 9, 0.5]],
-    [[4, 4, 4], [9, 9, 0]],
+    [[4, 4, 4], [9, 9, 0.5]], [[4, 4, 4], [9, 9, 0]],
   ),
   categorical=(lambda x: tfd.Categorical(x * _ROW), 3, 2),
-  chi=(lambda x: tfd.Chi(x), -1.0, 1.0),
-  chi2=(lambda x: tfd.Chi2(2.0 + 0 * x), -1.0, 0.0),
   cholesky_lkj=(
-    lambda x: tfd.CholeskyLKJ(2, 1.0 + x**2),
-    2 * _ROOT,
-    np.round(_ROOT, 3),
+    lambda x: tfd.CholeskyLKJ(2, 1.0 + x**2), 2 * _ROOT, np.round(_ROOT, 3),
   ),
   cholesky_lkj_turned=(lambda x: tfd.CholeskyLKJ(2, 1.0), _ROOT.T, _ROOT),
-  continuous_bernoulli=(lambda x: tfd.ContinuousBernoulli(x), 1.5, 1.0),
   deterministic=(lambda x: tfd.Deterministic(2.0), 3.0, 2.0),
   dirichlet=(
-    lambda x: tfd.Dirichlet(x * _ROW),
-    [0.5, 0.5, 0.5],
-    [0.333, 0.333, 0.333],
+    lambda x: tfd.Dirichlet(x * _ROW), [0.5, 0.5, 0.5], [0.333, 0.333, 0.333],
   ),
   dirichlet_negative=(
-    lambda x: tfd.Dirichlet(x * _ROW),
-    [0.5, 0.9, -0.4],
-    [0.2, 0.3, 0.5],
+    lambda x: tfd.Dirichlet(x * _ROW), [0.5, 0.9, -0.4], [0.2, 0.3, 0.5],
   ),
   dirichlet_multinomial=(
-    lambda x: tfd.DirichletMultinomial(5.0, x * _ROW),
-    [2, 2, 2],
-    [5, 0, 0],
+    lambda x: tfd.DirichletMultinomial(5.0, x * _ROW), [2, 2, 2], [5, 0, 0],
   ),
   empirical=(lambda x: tfd.Empirical([1.0, 2.0]), 1.5, 2.0),
   exponential=(lambda x: tfd.Exponential(x), -1.0, 0.0),
   finite=(
-    lambda x: tfd.FiniteDiscrete([1.0, 2.5], logits=x * tf.ones(2)),
-    2.0,
-    2.5,
+    lambda x: tfd.FiniteDiscrete([1.0, 2.5], logits=x * tf.ones(2)), 2.0, 2.5,
   ),
-  gamma=(lambda x: tfd.Gamma(2.0, x), -1.0, 1.0),
-  gamma_gamma=(lambda x: tfd.GammaGamma(1.0, x, 1.0), -0.5, 1.0),
   generalized_pareto=(lambda x: tfd.GeneralizedPareto(1.0, x, 0.5), 0.5, 1.0),
   extreme=(_extreme, -2.5, -1.5),
   geometric=(lambda x: tfd.Geometric(logits=x), 0.5, 0.0),
   half_cauchy=(lambda x: tfd.HalfCauchy(1.0, x), 0.5, 1.0),
-  half_normal=(lambda x: tfd.HalfNormal(x), -1.0, 0.0),
-  half_student=(lambda x: tfd.HalfStudentT(3.0, 0.0, x), -1.0, 0.0),
   inverse_gamma=(lambda x: tfd.InverseGamma(1.0, x), -1.0, 1.0),
   inverse_gaussian=(lambda x: tfd.InverseGaussian(1.0, x), -1.0, 1.0),
-  kumaraswamy=(lambda x: tfd.Kumaraswamy(1.0, x), 1.5, 0.5),
   lkj=(_lkj, np.float32([[1, 0.5], [0.4, 1]]), _CORRELATION),
   lkj_diagonal=(_lkj, 2 * _CORRELATION, _CORRELATION),
   lkj_root=(_by_root(_lkj), _CORRELATION, _ROOT),
-  log_logistic=(lambda x: tfd.LogLogistic(x, 1.0), -1.0, 1.0),
   log_normal=(lambda x: tfd.LogNormal(x, 1.0), -1.0, 1.0),
   logit_normal=(lambda x: tfd.LogitNormal(x, 1.0), 1.5, 0.5),
   multinomial=(lambda x: tfd.Multinomial(5.0, x * _ROW), [5, 5, 5], [5, 0, 0]),
   multinomial_fraction=(
-    lambda x: tfd.Multinomial(5.0, x * _ROW),
-    [2.5, 2.5, 0],
-    [2, 3, 0],
+    lambda x: tfd.Multinomial(5.0, x * _ROW), [2.5, 2.5, 0], [2, 3, 0],
   ),
   negative_binomial=(lambda x: tfd.NegativeBinomial(2.5, x), 0.5, 0.0),
-  noncentral=(lambda x: tfd.NoncentralChi2(2.0, x), -1.0, 1.0),
   one_hot=(lambda x: tfd.OneHotCategorical(x * _ROW), [1, 1, 0], [0, 1, 0]),
   ordered=(lambda x: tfd.OrderedLogistic([-1.0, 1.0], x), 3, 2),
   pareto=(lambda x: tfd.Pareto(x, 2.0), 1.5, 2.0),
-  pert=(lambda x: tfd.PERT(0.0, 0.5 + 0 * x, 1.0), 1.5, 0.5),
   plackett_luce=(lambda x: tfd.PlackettLuce(x * _ROW), [0, 0, 2], [2, 0, 1]),
   points=(
-    lambda x: tfd.DeterminantalPointProcess(x * tf.ones(2), tf.eye(2)),
-    [0, 2],
+    lambda x: tfd.DeterminantalPointProcess(x * tf.ones(2), tf.eye(2)), [0, 2],
     [0, 1],
   ),
   poisson=(_poisson, -1.0, 0.0),
   poisson_lognormal=(
-    lambda x: tfd.PoissonLogNormalQuadratureCompound(x, 1.0),
-    0.5,
-    2.0,
+    lambda x: tfd.PoissonLogNormalQuadratureCompound(x, 1.0), 0.5, 2.0,
   ),
   power_spherical=(
-    lambda x: tfd.PowerSpherical([1.0, 0.0], x),
-    [1, 1],
-    [0.71, 0.71],
+    lambda x: tfd.PowerSpherical([1.0, 0.0], x), [1, 1], [0.71, 0.71],
   ),
   probit=(lambda x: tfd.ProbitBernoulli(x), 2, 1),
-  relaxed_bernoulli=(lambda x: tfd.RelaxedBernoulli(0.5, x), 1.5, 0.5),
   relaxed=(
-    lambda x: tfd.RelaxedOneHotCategorical(0.5, x * _ROW),
-    [0.5, 0.6, 0.7],
+    lambda x: tfd.RelaxedOneHotCategorical(0.5, x * _ROW), [0.5, 0.6, 0.7],
     [0.2, 0.3, 0.5],
   ),
   log_relaxed=(_log_shares, [0.2, 0.3, 0.5], np.log([0.2, 0.3, 0.5])),
   skellam=(lambda x: tfd.Skellam(x, 1.0), 0.5, -2.0),
   spherical=(lambda x: tfd.SphericalUniform(2), [1, 1], [0, -1]),
   stopping=(lambda x: tfd.StoppingRatioLogistic([-1.0, 1.0], x), 1.5, 2),
-  triangular=(lambda x: tfd.Triangular(0.0, 1.0, 0.5), 1.5, 0.5),
   truncated_cauchy=(
-    lambda x: tfd.TruncatedCauchy(x, 1.0, 0.0, np.inf),
-    -1.0,
-    0.0,
+    lambda x: tfd.TruncatedCauchy(x, 1.0, 0.0, np.inf), -1.0, 0.0,
   ),
-  truncated_normal=(lambda x: tfd.TruncatedNormal(x, 1.0, -1.0, 1.0), 2.0, 1.0),
   uniform=(lambda x: tfd.Uniform(0.0, 2.0), 3.0, 2.0),
   von_mises=(lambda x: tfd.VonMises(x, 1.0), 90.0, 6.0),
   von_mises_fisher=(
-    lambda x: tfd.VonMisesFisher([1.0, 0.0], x),
-    [2, 0],
-    [-0.6, 0.8],
+    lambda x: tfd.VonMisesFisher([1.0, 0.0], x), [2, 0], [-0.6, 0.8],
   ),
-  weibull=(lambda x: tfd.Weibull(1.0, x), -1.0, 1.0),
   wishart=(_wishart, np.float32([[1, 2], [3, 9]]), 2 * _CORRELATION),
   wishart_indefinite=(_wishart, np.float32([[1, 2], [2, 1]]), _CORRELATION),
   wishart_root=(_by_root(_wishart), _CORRELATION, 2 * _ROOT),
   zipf=(lambda x: tfd.Zipf(2.0 + x**2), 0.0, 1.0),
   zipf_fraction=(lambda x: tfd.Zipf(2.0 + x**2), 1.5, 3.0),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize('name', [*_LAWS, *_WRAPPED])
@@ -419,14 +360,7 @@ def test_data_that_only_single_values_allow_are_refused(law, value, words):
 
 def test_numbers_of_unknowns_are_not_refused_with_the_others():
   # All are real numbers: nothing is known against them.
-  for law in (
-    tfd.Cauchy,
-    tfd.Gumbel,
-    tfd.Laplace,
-    tfd.Logistic,
-    tfd.Moyal,
-    tfd.DoublesidedMaxwell,
-  ):
+  for law in (tfd.Cauchy, tfd.Gumbel):
     _, found = _checked(lambda x, law=law: law(x, 1.0), -1.0)
     assert not found.inexact and not found.bounding
 

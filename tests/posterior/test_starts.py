@@ -278,14 +278,6 @@ def test_a_mode_is_one_by_its_mass(depth, scale, is_mode):
   assert np.any(arrival.lost(log_prob, draws)) != is_mode
 
 
-def test_masses_are_those_of_normal_modes():
-  # Half of the chains in each of two normal modes of known mass.
-  scales = np.where(np.arange(8) < 4, 1.0, 1e-3)
-  log_prob, draws = _normal_draws(3, num_draws=4000)
-  found = 0.5 * arrival._log_dets(draws * scales[:, None])
-  np.testing.assert_allclose(found, 3.0 * np.log(scales), atol=0.1)
-
-
 @pytest.mark.parametrize('autocorrelation', [0.0, 0.95])
 def test_a_chain_in_the_neck_of_a_funnel_holds_mass(autocorrelation):
   # N(0, 3) for log_scale, then nine coordinates of this scale.

@@ -7,13 +7,10 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from tests.posterior import given_chains
 from tfp_adaptive.posterior import posterior as posterior_lib
 from tfp_adaptive.posterior.judge import verdict as verdict_lib
-
-tfd = tfp.distributions
 
 _SHAPE = (400, 4)
 

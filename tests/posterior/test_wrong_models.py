@@ -77,12 +77,7 @@ class _Bare(tfd.Distribution):
     parameters = dict(locals())
     self._loc = tf.convert_to_tensor(loc)
     super().__init__(
-      dtype=tf.float32,
-      reparameterization_type=tfd.FULLY_REPARAMETERIZED,
-      validate_args=False,
-      allow_nan_stats=True,
-      parameters=parameters,
-      name=name,
+      tf.float32, tfd.FULLY_REPARAMETERIZED, False, True, parameters, name=name
     )
 
   def _batch_shape(self):
@@ -121,8 +116,7 @@ def _masked(x):
     (_GOOD, dict(sen=_DATA), "'sen' is .* mean, seen. Did you mean `seen`?"),
     (_GOOD, dict(seen=_DATA[:3]), r'shape \(3,\), but the model draws \(4,\)'),
     (
-      _GOOD.experimental_pin(seen=[1.0, np.nan, 2.0, 3.0]),
-      {},
+      _GOOD.experimental_pin(seen=[1.0, np.nan, 2.0, 3.0]), {},
       "data 'seen' are not finite numbers",
     ),
     (_GOOD, dict(mean=0.0, seen=_DATA), 'nothing is left to be sampled'),
@@ -131,13 +125,11 @@ def _masked(x):
     (_GOOD.log_prob, dict(max_gradient=9), 'mean `max_gradients`?'),
     # The maps of other distributions are tested with their supports.
     (
-      _nested(r=tfd.LKJ(2, 1.0)),
-      dict(y=1.0),
+      _nested(r=tfd.LKJ(2, 1.0)), dict(y=1.0),
       'inner.r is drawn from `tfd.LKJ`, whose map .*`tfd.CholeskyLKJ`',
     ),
     (
-      _nested(r=tfd.Normal(0.0, 1.0), k=tfd.Poisson(3.0)),
-      dict(y=1.0),
+      _nested(r=tfd.Normal(0.0, 1.0), k=tfd.Poisson(3.0)), dict(y=1.0),
       'inner.k is drawn from `tfd.Poisson`.* gradients need continuous',
     ),
     (
@@ -146,16 +138,14 @@ def _masked(x):
         lambda w: tfd.Normal(w, 1.0, name='y'),
         autobatched=False,
       ),
-      dict(y=_DATA[:3]),
-      r'batch shape \[3\], but batch axes are reserved',
+      dict(y=_DATA[:3]), r'batch shape \[3\], but batch axes are reserved',
     ),
     (
       _joint(
         tfd.Normal(np.float64(0.0), 1.0, name='mean'),
         lambda x: tfd.Normal(x, tf.constant(1.0), name='y'),
       ),
-      dict(y=1.0),
-      'cannot be built. Write all data and constants in the dtype',
+      dict(y=1.0), 'cannot be built. Write all data and constants in the dtype',
     ),
     # Right ones.
     (_GOOD, dict(seen=_DATA), _TOO_FEW),
@@ -166,15 +156,13 @@ def _masked(x):
     (_DATA_INSIDE, dict(y=dict(a=1.5, b=1.0)), "'y.a' are drawn from.*Poisson"),
     (_DATA_INSIDE, dict(y=dict(a=1.0)), 'a model inside of the model: give a'),
     (
-      _GOOD,
-      dict(seen=np.ma.masked_array(_DATA, [False, True, False, False])),
+      _GOOD, dict(seen=np.ma.masked_array(_DATA, [False, True, False, False])),
       'Leave missing ones out',
     ),
     (_GOOD, dict(seen=np.ma.masked_array(_DATA)), _TOO_FEW),
     (
       _joint(_MEAN, _masked),
-      dict(y=np.ma.masked_array([1.0, 7.0], [False, True])),
-      _TOO_FEW,
+      dict(y=np.ma.masked_array([1.0, 7.0], [False, True])), _TOO_FEW,
     ),
     # What is masked may be anything.
     (_joint(_MEAN, _masked_labels), dict(y=np.array([1.0, np.nan])), _TOO_FEW),
@@ -182,11 +170,10 @@ def _masked(x):
     (_GOOD.experimental_pin(seen=_DATA), {}, _TOO_FEW),
     (
       _joint(_RATE, lambda x: tfd.Sample(tfd.Exponential(x), 2, name='y')),
-      dict(y=[0.0, 2.0]),
-      _TOO_FEW,
+      dict(y=[0.0, 2.0]), _TOO_FEW,
     ),
   ],
-)
+)  # fmt: skip
 def test_a_wrong_model_or_its_data_are_refused(model, data, message):
   with pytest.raises(ValueError, match=message):
     _posterior(model, **data)
@@ -222,10 +209,6 @@ def _two(a, b):
   return _normal(a) + _normal(b)
 
 
-def _two_in_one(state):
-  return _normal(state[0]) + _normal(state[1])
-
-
 def _positive(x):
   return -tf.reduce_sum(x, axis=-1)
 
@@ -238,23 +221,19 @@ def _if(x):
   'density, options, message',
   [
     (
-      lambda x: _normal(x) + tf.random.normal([4]),
-      {},
+      lambda x: _normal(x) + tf.random.normal([4]), {},
       'mixes chains, or is random',
     ),
     (
-      lambda x: tf.cast(_normal(x), tf.float64),
-      {},
+      lambda x: tf.cast(_normal(x), tf.float64), {},
       r'is float64, of unknowns of float32. Write `init=tf.TensorSpec\(shape',
     ),
     (
-      lambda x: _normal(x - tf.constant(np.zeros(3))),
-      {},
+      lambda x: _normal(x - tf.constant(np.zeros(3))), {},
       'Write all data and constants in the dtype of the unknowns',
     ),
     (
-      lambda x: _normal(x - tf.zeros([4, 2])),
-      {},
+      lambda x: _normal(x - tf.zeros([4, 2])), {},
       'Do the shapes of the data fit the model',
     ),
     (lambda x: -0.5 * np.sum(np.square(x), -1), {}, 'without numpy, scipy'),
@@ -263,13 +242,7 @@ def _if(x):
     (lambda x: {}['data'], {}, "cannot be computed. KeyError said: 'data'"),
     (_two, {}, r'takes \(a, b\), but is called .* with one argument'),
     (
-      _two_in_one,
-      dict(init=_PAIR),
-      r'takes \(state\), .* 2 parts of a list .* `def log_density\(x0, x1\):`',
-    ),
-    (
-      lambda x, y: _two(x, y),
-      dict(init=_NAMED),
+      lambda x, y: _two(x, y), dict(init=_NAMED),
       r'takes \(x, y\), .* dict by name. Write `def log_density\(a, b\):`',
     ),
     (_normal, dict(init=None), '`init` says what the unknowns are'),
@@ -283,8 +256,7 @@ def _if(x):
     (_normal, dict(init=0.0 * _START), 'All chains start at one point'),
     (_positive, dict(bijectors=tfb.Exp), 'with its parentheses'),
     (
-      _two,
-      dict(init=[tf.TensorSpec([2], tf.float64), _PAIR[1]]),
+      _two, dict(init=[tf.TensorSpec([2], tf.float64), _PAIR[1]]),
       'one dtype, but these are x0 float64, x1 float32',
     ),
     (_two, dict(init=_NAMED, bijectors={'c': tfb.Exp()}), r"got \['c'\]"),
@@ -299,7 +271,7 @@ def _if(x):
       _TOO_FEW,
     ),
   ],
-)
+)  # fmt: skip
 def test_a_wrong_density_is_refused(density, options, message):
   with pytest.raises(ValueError, match=message):
     _posterior(density, **{'init': _THREE, **options})

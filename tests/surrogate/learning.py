@@ -17,10 +17,11 @@ def kernel(num_adaptation_steps, surrogate=None, walk_share=0.0, **options):
     'preconditioner', tfpa.preconditioners.cholesky(init_scale=1.0)
   )
   trajectory_length = options.pop('trajectory_length', None)
+  target = options.pop('target', targets.standard_normal)
   return tfpa.adaptation.ScoreMatchingAdaptation(
     tfpa.MetropolisHastings(
       tfpa.proposals.UncalibratedSurrogateHamiltonian(
-        targets.standard_normal,
+        target,
         surrogate or surrogates.gaussian(),
         preconditioner,
         num_leapfrog_steps=2,

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tfp_adaptive as tfpa
+from experiments.targets import banana
 from tests.contracts import targets
 from tests.surrogate import surrogates
 from tfp_adaptive.core import tfp_private
@@ -117,36 +118,23 @@ def test_frozen_is_the_learned_kernel():
   assert tfpa.cost_per_step(kernel, adapting=False)[:3] == (1, 0, 0)
 
 
-_BEND, _VARIANCE = 0.03, 100.0
+# The 8-D banana of Strathmann et al., and exact draws of it.
+_BANANA = banana.banana_target(8, bend=0.03, dtype='float64')
 
 
-def _banana(num_draws, seed):
-  """Returns exact draws of the 8-D banana of Strathmann et al."""
-  x = np.random.default_rng(seed).normal(size=(num_draws, 8))
-  x[:, 0] *= _VARIANCE**0.5
-  x[:, 1] += _BEND * (x[:, 0] ** 2 - _VARIANCE)
-  return x
-
-
-def _banana_log_prob(x):
-  bent = x[..., 1] - _BEND * (x[..., 0] ** 2 - _VARIANCE)
-  rest = tf.reduce_sum(x[..., 2:] ** 2, axis=-1)
-  return -0.5 * (x[..., 0] ** 2 / _VARIANCE + bent**2 + rest)
-
-
-def _banana_acceptance(history_seed, surrogate=None, num_chains=1000):
+def _banana_acceptance(history_seed, surrogate=None):
   """Returns the mean acceptance of a step of 20 leapfrog steps of 0.5."""
   kernel = tfpa.kernel_hamiltonian(
-    _banana_log_prob,
+    _BANANA.target_log_prob_fn,
     0,
     surrogate=surrogate,
     preconditioner=tfpa.preconditioners.diagonal(init_scale=1.0),
     num_leapfrog_steps=20,
     step_size=0.5,
-    history=_banana(1000, history_seed),
+    history=_BANANA.exact_draws_fn(1000, history_seed),
     walk_share=0.0,
   ).inner_kernel.copy(learn_momentum_scale=False)
-  start = tf.constant(_banana(num_chains, seed=999))
+  start = tf.constant(_BANANA.exact_draws_fn(1000, 999))
   state, results = targets.stepper(kernel, 'graph')(
     start, kernel.bootstrap_results(start), tf.constant([1, 2])
   )

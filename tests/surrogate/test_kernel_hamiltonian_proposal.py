@@ -1,14 +1,11 @@
 """Surrogate trajectories against plain leapfrog steps, and what is drawn."""
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from scipy import stats
 
 import tfp_adaptive as tfpa
-from tests.contracts import pseudo_marginal
 from tests.contracts import registry
 from tests.contracts import targets
 from tests.surrogate import surrogates
@@ -71,46 +68,6 @@ def test_a_step_is_a_leapfrog_trajectory_along_the_surrogate(num_steps):
     results.target_log_prob, -0.5 * np.sum(expected**2, axis=-1), rtol=1e-12
   )
   assert np.all(np.abs(correction) > 1e-4)  # Else nothing was tested.
-
-
-def _follow(kernel, x, velocity, num_steps=7):
-  return kernel._follow(
-    kernel.bootstrap_results(x),
-    x,
-    velocity,
-    tf.constant(0.2, x.dtype),
-    tf.constant(num_steps),
-  )
-
-
-def test_the_trajectory_runs_back_with_its_velocity_turned():
-  kernel = _proposal()
-  x, velocity = _starts(5, _SIZE), _starts(5, _SIZE, seed=1)
-  y, end = _follow(kernel, x, velocity)
-  assert np.min(np.abs(y - x)) > 1e-4
-  back, turned = _follow(kernel, y, -end)
-  np.testing.assert_allclose(back, x, rtol=0.0, atol=1e-10)
-  np.testing.assert_allclose(-turned, velocity, rtol=0.0, atol=1e-10)
-
-
-def test_the_trajectory_preserves_volume():
-  kernel = _proposal()
-  start = _starts(2 * _SIZE)
-  with tf.GradientTape(persistent=True) as tape:
-    tape.watch(start)
-    end = tf.concat(_follow(kernel, start[:_SIZE], start[_SIZE:], 3), axis=0)
-  jacobian = tape.jacobian(end, start, experimental_use_pfor=False).numpy()
-  assert np.linalg.norm(jacobian - np.eye(2 * _SIZE)) > 0.1
-  np.testing.assert_allclose(np.linalg.det(jacobian), 1.0, rtol=1e-10)
-
-
-def test_where_the_score_is_zero_it_is_a_random_walk_of_the_whole_length():
-  x = _starts(5, _SIZE)
-  y, results = _step(_proposal(tf.zeros_like), x)
-  np.testing.assert_allclose(
-    y, x + 7 * 0.2 * results.noise.numpy() @ _FACTOR.T, rtol=1e-12
-  )
-  np.testing.assert_array_equal(results.log_acceptance_correction, np.zeros(5))
 
 
 def _lengths(num_seeds, **options):
@@ -210,121 +167,6 @@ def test_a_trajectory_that_overflows_is_rejected():
   assert not np.any(np.isfinite(results.proposed_state))
   np.testing.assert_array_equal(results.is_accepted, np.zeros(3, bool))
   np.testing.assert_array_equal(state, x)
-
-
-# The law that surrogate trajectories keep, however poor the surrogate.
-
-
-_NUM_CHAINS, _NUM_DRAWS = 50_000, 100
-_TARGET = targets.Banana(2, bend=0.5)
-_FACTOR_LAW = np.array([[1.0, 0.0], [0.3, 0.8]])
-
-
-@functools.cache
-def _fitted():
-  """Returns a surrogate frozen at a fit to few draws."""
-  surrogate = surrogates.gaussian(_NUM_DRAWS)
-  params = surrogate.fit(
-    surrogate.init(2, tf.float64, (1, 2)),
-    tf.constant(_TARGET.draw(_NUM_DRAWS, seed=11)),
-    tf.fill([_NUM_DRAWS], tf.constant(1.0 / _NUM_DRAWS, tf.float64)),
-    tf.constant([1, 2]),
-  )
-  return surrogates.starting_with(surrogate, params)
-
-
-class _WithoutCorrection(tfpa.proposals.UncalibratedSurrogateHamiltonian):
-  """The wrong proposal: it forgets the kinetic energy."""
-
-  def one_step(self, current_state, previous_kernel_results, seed=None):
-    state, results = super().one_step(
-      current_state, previous_kernel_results, seed
-    )
-    return state, results._replace(
-      log_acceptance_correction=tf.zeros_like(results.target_log_prob)
-    )
-
-
-def _one_step(
-  temper=1.0, build=tfpa.proposals.UncalibratedSurrogateHamiltonian
-):
-  """Returns the smallest p-value after a step, and the acceptance."""
-  target = targets.Banana(2, bend=0.5, temper=temper)
-  kernel = tfpa.MetropolisHastings(
-    build(
-      target.log_prob,
-      _fitted(),
-      registry.fixed(_FACTOR_LAW),
-      step_size=0.6,
-      trajectory_length=2.0,
-      walk_share=0.2,
-    )
-  )
-  starts = tf.constant(_TARGET.draw(_NUM_CHAINS, seed=12))
-  state, results = targets.stepper(kernel, 'graph')(
-    starts, kernel.bootstrap_results(starts), tf.constant([3, 4])
-  )
-  p_value = targets.smallest_p_value(_TARGET, starts, state)
-  return p_value, float(np.mean(results.is_accepted))
-
-
-# tests/contracts/test_few_chains.py has the law of drawn numbers of steps.
-def test_a_step_of_a_length_leaves_a_banana_invariant():
-  p_value, accepted = _one_step()
-  assert 0.2 < accepted < 0.9  # Else there is no power.
-  # Fails by chance for one seed in 1000; the seed is fixed.
-  assert p_value > 1e-3
-
-
-@pytest.mark.parametrize(
-  'wrong',
-  [dict(temper=1.1), dict(build=_WithoutCorrection)],
-  ids=['tempered', 'correction'],
-)
-def test_a_wrong_target_and_a_missing_correction_are_detected(wrong):
-  assert _one_step(**wrong)[0] < 1e-6
-
-
-def _after_a_stochastic_step(metropolis_hastings):
-  target = pseudo_marginal.NoisyGaussian()
-  kernel = metropolis_hastings(
-    tfpa.proposals.UncalibratedSurrogateHamiltonian(
-      target.estimate,
-      surrogates.known(lambda x: -0.5 * x),  # The score of another Gaussian.
-      registry.fixed(_FACTOR_LAW),
-      num_leapfrog_steps=(2, 4),
-      step_size=0.5,
-      target_is_stochastic=True,
-    )
-  )
-  starts = target.start(kernel, _NUM_CHAINS, seed=1)
-  state, results = targets.stepper(kernel, 'graph')(
-    *starts, tf.constant([3, 4])
-  )
-  assert target.num_calls in (2, 3)  # The start, the step; the wrong kernel's.
-  assert 0.2 < np.mean(results.is_accepted) < 0.8
-  return pseudo_marginal.smallest_p_value(target.p_values(state, results))
-
-
-def test_a_stochastic_target_keeps_states_and_held_estimates_invariant():
-  assert _after_a_stochastic_step(tfpa.MetropolisHastings) > 1e-3
-
-
-@pytest.mark.full
-def test_a_kernel_that_recomputes_the_current_estimate_is_detected():
-  assert _after_a_stochastic_step(pseudo_marginal.Recomputing) < 1e-6
-
-
-def test_noise_of_an_estimate_is_independent_of_the_velocity():
-  pseudo_marginal.assert_noises_are_independent(
-    lambda target: tfpa.proposals.UncalibratedSurrogateHamiltonian(
-      target,
-      surrogates.known(lambda x: -x),
-      registry.fixed(_FACTOR_LAW),
-      walk_share=0.2,
-      target_is_stochastic=True,
-    )
-  )
 
 
 # The step size that a surrogate bears, known without the target.

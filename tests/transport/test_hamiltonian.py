@@ -82,21 +82,6 @@ def test_the_ratio_is_that_of_densities_by_change_of_variables(step):
   )
 
 
-def test_the_move_runs_back_to_its_start(step):
-  # The proposal with velocity -w_L from the end comes back with ratio -r.
-  noise = step.proposed.noise.numpy()
-  end, _, velocity = transported.numpy_trajectory(
-    step.params, step.state, noise
-  )
-  back, _, _ = transported.numpy_trajectory(step.params, end, -velocity)
-  np.testing.assert_allclose(back, step.state, atol=1e-8)
-  np.testing.assert_allclose(
-    transported.numpy_log_ratio(step.params, end, -velocity),
-    -step.results.log_accept_ratio,
-    atol=1e-8,
-  )
-
-
 def _along(gradients, direction):
   return sum(
     np.sum(g * d)

@@ -6,7 +6,6 @@ import tensorflow as tf
 
 import tfp_adaptive as tfpa
 from tests.contracts import learned_lengths
-from tests.contracts import resumed
 from tests.contracts import targets
 from tests.transport.funnels import exact_draws
 from tests.transport.funnels import fixed
@@ -183,15 +182,6 @@ def test_states_of_any_parts_batch_and_dtype_learn_a_range(dtype, batch):
   assert 1 <= fewest <= most <= 8
   assert results.trajectory_length.next_review > 25.0
   assert results.trajectory_length.jumps.dtype == dtype
-
-
-@pytest.mark.nightly
-def test_a_run_continued_between_reviews_has_the_same_bits(
-  tmp_path, monkeypatch
-):
-  transport = tfpa.transports.conditional_gaussian(drivers=[0])
-  kernel = _learning(funnel, transport)
-  resumed.check_same_bits(kernel, exact_draws(4), tmp_path, monkeypatch)
 
 
 def test_where_the_density_fails_is_rejected_and_not_learned_from():

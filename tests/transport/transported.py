@@ -7,23 +7,6 @@ import tfp_adaptive as tfpa
 from tests.contracts import targets
 from tfp_adaptive.transport import hamiltonian as module
 
-__all__ = [
-  'NETWORK',
-  'NUM_STEPS',
-  'Proposal',
-  'STEP_SIZE',
-  'banana',
-  'draws',
-  'fixed',
-  'gradient',
-  'numpy_inverse',
-  'numpy_log_ratio',
-  'numpy_map',
-  'numpy_slope',
-  'numpy_slope_of_row',
-  'numpy_trajectory',
-]
-
 Proposal = module.UncalibratedTransportedHamiltonian
 NUM_STEPS = 3
 STEP_SIZE = 0.7
@@ -46,71 +29,58 @@ def draws(num_draws, seed=0):
   return x
 
 
-def numpy_map(params, z):
+def _coupling(layer, row):
+  """Returns the scale, from 1/2 to 2 and 1 at zero, and the shift."""
+  (first, bias), (last, last_bias) = [
+    (np.asarray(w), np.asarray(b)) for w, b in layer
+  ]
+  outputs = np.log1p(np.exp(row @ first + bias)) @ last + last_bias
+  return 0.5 + 1.5 / (1.0 + 2.0 * np.exp(-outputs[..., :1])), outputs[..., 1:]
+
+
+def _map(params, z):
   """Returns f(z) and log |det Df(z)| of `NETWORK`; float64 or complex."""
   rows, log_det = [z[..., :1], z[..., 1:]], 0.0
   for moved, layer in ((1, params.network[0]), (0, params.network[1])):
-    (first, bias), (last, last_bias) = [
-      (np.asarray(w), np.asarray(b)) for w, b in layer
-    ]
-    hidden = np.log1p(np.exp(rows[1 - moved] @ first + bias))
-    outputs = hidden @ last + last_bias
-    # A sigmoid from 1/2 to 2 that is 1 at zero.
-    scale = 0.5 + 1.5 / (1.0 + 2.0 * np.exp(-outputs[..., :1]))
-    rows[moved] = rows[moved] * scale + outputs[..., 1:]
+    scale, shift = _coupling(layer, rows[1 - moved])
+    rows[moved] = rows[moved] * scale + shift
     log_det = log_det + np.log(scale[..., 0])
   log_scale = 10.0 * np.asarray(params.raw_scale)
   stacked = np.concatenate(rows, axis=-1) * np.exp(log_scale)
   return stacked, log_det + log_scale.sum()
 
 
-def numpy_slope(params, z, gradient):
+def _inverse(params, q):
+  """Returns f^-1(q)."""
+  z = q * np.exp(-10.0 * np.asarray(params.raw_scale))
+  rows = [z[..., :1], z[..., 1:]]
+  for moved, layer in ((0, params.network[1]), (1, params.network[0])):
+    scale, shift = _coupling(layer, rows[1 - moved])
+    rows[moved] = (rows[moved] - shift) / scale
+  return np.concatenate(rows, axis=-1)
+
+
+def _slope(params, z, gradient):
   """Returns Df^T gradient + grad log |det Df| by complex steps."""
   columns = []
   for i in range(z.shape[-1]):
-    position, log_det = numpy_map(params, z + 1e-30j * np.eye(z.shape[-1])[i])
+    position, log_det = _map(params, z + 1e-30j * np.eye(z.shape[-1])[i])
     columns.append(np.sum(gradient * position.imag, axis=-1) + log_det.imag)
   return np.stack(columns, axis=-1) / 1e-30
 
 
-def numpy_inverse(params, q):
-  """Returns f^-1(q) by Newton's method."""
-  z = np.zeros_like(q)
-  for _ in range(100):
-    residual = q - numpy_map(params, z)[0]
-    jacobian = np.stack(
-      [numpy_slope_of_row(params, z, i) for i in range(q.shape[-1])], axis=-2
-    )
-    step = np.linalg.solve(jacobian, residual[..., np.newaxis])[..., 0]
-    z = z + step * np.minimum(1.0, 1.0 / np.abs(step).max())
-    if np.abs(step).max() < 1e-14:
-      break
-  assert np.abs(residual).max() < 1e-10
-  return z
-
-
-def numpy_slope_of_row(params, z, i):
-  return np.stack(
-    [
-      numpy_map(params, z + 1e-30j * e)[0].imag[..., i] / 1e-30
-      for e in np.eye(z.shape[-1])
-    ],
-    axis=-1,
-  )
-
-
 def numpy_trajectory(params, q, noise, gradients=None):
   """Returns q_L, log |det Df| at both ends, w_L; gradients live or given."""
-  z, velocity = numpy_inverse(params, q), noise
+  z, velocity = _inverse(params, q), noise
   start = gradient(q)
-  log_det_start = numpy_map(params, z)[1]
-  velocity = velocity + 0.5 * STEP_SIZE * numpy_slope(params, z, start)
+  log_det_start = _map(params, z)[1]
+  velocity = velocity + 0.5 * STEP_SIZE * _slope(params, z, start)
   for done in range(NUM_STEPS):
     z = z + STEP_SIZE * velocity
-    position, log_det = numpy_map(params, z)
+    position, log_det = _map(params, z)
     grad = gradient(position) if gradients is None else gradients[done]
     kick = 0.5 if done == NUM_STEPS - 1 else 1.0
-    velocity = velocity + kick * STEP_SIZE * numpy_slope(params, z, grad)
+    velocity = velocity + kick * STEP_SIZE * _slope(params, z, grad)
   return position, (log_det, log_det_start), velocity
 
 

@@ -119,6 +119,19 @@ def check_count(value, name, example):
     )
 
 
+def check_num_leapfrog_steps(given):
+  """Returns (fewest, most); refuses a value that is no range of counts."""
+  pair = given if isinstance(given, (tuple, list)) else (given, given)
+  is_range = len(pair) == 2 and all(map(is_int, pair))
+  if not is_range or not 1 <= pair[0] <= pair[1]:
+    raise ValueError(
+      '`num_leapfrog_steps` must be a positive int or a pair (fewest, most) of '
+      f'them, but got {given!r}. Write for example `num_leapfrog_steps=5` or '
+      '`num_leapfrog_steps=(1, 5)`.'
+    )
+  return tuple(int(n) for n in pair)
+
+
 def check_gain(gain):
   """Refuses gains below 1, which would weigh early steps more than later."""
   if not _holds(gain, lambda x: x >= 1.0):

@@ -98,11 +98,7 @@ class LatentGaussianHyperparameters(kernel_base.Kernel):
       name: Prefix of the names of bootstrap ops.
     """
     _check_functions(log_likelihood_fn, prior_fn, hyperprior)
-    if num_latent_updates < 1:
-      raise ValueError(
-        '`num_latent_updates` must be a positive int, but got '
-        f'{num_latent_updates!r}.'
-      )
+    arguments.check_count(num_latent_updates, 'num_latent_updates', 1)
     arguments.check_positive(delta, 'delta', 0.1)
     arguments.check_positive(hyper_step_size, 'hyper_step_size', 0.1)
     self._keep(locals())

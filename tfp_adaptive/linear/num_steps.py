@@ -41,21 +41,14 @@ def resolve(num_leapfrog_steps, max_num_leapfrog_steps):
 def check(num_leapfrog_steps, max_num_leapfrog_steps):
   """Refuses a wrong number or range, and a range beyond its bound."""
   pair = num_leapfrog_steps
-  is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2
-  if not all(_is_positive(n) for n in (pair if is_pair else [pair])) or (
-    is_pair and pair[0] > pair[1]
-  ):
-    raise ValueError(
-      '`num_leapfrog_steps` must be a positive int or a pair (fewest, most) of '
-      f'them, but got {pair!r}. Write for example `num_leapfrog_steps=5` or '
-      '`num_leapfrog_steps=(1, 5)`.'
-    )
+  _, most = arguments.check_num_leapfrog_steps(pair)
   if max_num_leapfrog_steps is None:
     return
   arguments.check_count(
     max_num_leapfrog_steps, 'max_num_leapfrog_steps', _MOST_LEARNED
   )
-  if not is_pair or pair[1] > max_num_leapfrog_steps:
+  is_pair = isinstance(pair, (tuple, list))
+  if not is_pair or most > max_num_leapfrog_steps:
     raise ValueError(
       'A learned number starts at a pair (fewest, most), at most '
       f'`max_num_leapfrog_steps={max_num_leapfrog_steps}`, but got '
@@ -159,8 +152,3 @@ def draw(fewest, most, seed):
     tf.math.ceil(random.uniform([], tf.float32, seed) * size), tf.int32
   )
   return tf.clip_by_value(fewest - 1 + place, fewest, most)
-
-
-def _is_positive(number):
-  is_int = isinstance(number, int) and not isinstance(number, bool)
-  return is_int and number >= 1

@@ -255,7 +255,7 @@ class UncalibratedSurrogateHamiltonian(
       walk_preconditioner=walk_preconditioner,
       trajectory_length=trajectory_length,
     )
-    self._step_range = surrogate_leapfrog.check_num_steps(num_leapfrog_steps)
+    self._step_range = arguments.check_num_leapfrog_steps(num_leapfrog_steps)
     self._jitter_range = surrogate_leapfrog.check_jitter(step_size_jitter)
     if walk_share != 1.0:  # A frozen kernel has 1.0 if no fit succeeded.
       walk_lib.check_share(walk_share)

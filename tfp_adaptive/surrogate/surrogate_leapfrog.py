@@ -12,7 +12,6 @@ therefore fitted to the surrogate and to past states before a step is taken.
 
 import tensorflow as tf
 
-from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 
 _MOST_STEPS = 64  # Most steps of a trajectory.
@@ -115,19 +114,6 @@ def draw_num_steps(bounds, seed):
   return (
     lowest - 1 + tf.cast(tf.math.ceil(unit * (highest - lowest + 1)), tf.int32)
   )
-
-
-def check_num_steps(given):
-  """Returns (fewest, most); refuses a value that is no range of counts."""
-  pair = given if isinstance(given, (tuple, list)) else (given, given)
-  is_range = len(pair) == 2 and all(map(arguments.is_int, pair))
-  if not is_range or not 1 <= pair[0] <= pair[1]:
-    raise ValueError(
-      '`num_leapfrog_steps` must be a positive int or a pair (fewest, most) of '
-      f'them, but got {given!r}. Write for example '
-      '`num_leapfrog_steps=(1, 10)`.'
-    )
-  return tuple(int(n) for n in pair)
 
 
 def check_jitter(given):

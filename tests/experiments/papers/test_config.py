@@ -17,7 +17,7 @@ from experiments.run import yaml_files
 from experiments.run.errors import ConfigError
 
 CONFIG_DIR = pathlib.Path(__file__).resolve().parents[3] / 'configs'
-# A panel's files are of another kind: test_panel_config.
+# A panel's files are of another kind: test_panel.py.
 ALL_CONFIGS = [
   path
   for path in sorted(CONFIG_DIR.rglob('*.yaml'))

@@ -11,15 +11,10 @@ from experiments.targets.base import Target
 NUM_SERIES = 400
 
 
-def _draws(seed=0):
+def _draws():
   """AR(1) draws of N(2, 9), [num_draws, 2 chains, NUM_SERIES]."""
-  rng = np.random.default_rng(seed)
-  noise = rng.normal(size=(1000, 2, NUM_SERIES))
-  values = np.empty_like(noise)
-  values[0] = noise[0]
-  for t in range(1, len(noise)):
-    values[t] = 0.6 * values[t - 1] + 0.8 * noise[t]
-  return 2.0 + 3.0 * values
+  values = _ar1(0.6, 1000, 2 * NUM_SERIES, seed=0)
+  return 2.0 + 3.0 * values.reshape(1000, 2, NUM_SERIES)
 
 
 def _against(mean, deviation, standard_error):

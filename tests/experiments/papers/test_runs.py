@@ -17,14 +17,8 @@ from experiments.run import store
 from experiments.run import tasks
 from experiments.run.find import Found
 from experiments.run.study import Work
-
-CONFIG_DIR = pathlib.Path(__file__).resolve().parents[3] / 'configs'
-# The panel's configs are of another kind; test_panel.py has them.
-ALL_CONFIGS = sorted(
-  path
-  for path in CONFIG_DIR.rglob('*.yaml')
-  if path.parent.name != 'inference_gym'
-)
+from tests.experiments.papers.test_config import ALL_CONFIGS
+from tests.experiments.papers.test_config import CONFIG_DIR
 
 # Targets that a smoke run would spend its time on building.
 SMALLER = {

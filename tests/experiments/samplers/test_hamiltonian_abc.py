@@ -47,18 +47,6 @@ def _sample(size, **options):
   return result.states[-1], result
 
 
-def test_synthetic_likelihood_of_the_test_is_the_exact_gaussian():
-  simulator = _gaussian_simulator(3)
-  states = np.random.default_rng(1).normal(size=(5, 3))
-  actual = simulators.synthetic_log_likelihood(
-    simulator, tf.constant(states), tf.zeros([6, 5, 1], tf.float64)
-  )
-  residual = simulator.observed - states
-  expected = -0.5 * (residual**2).sum(-1) / _VARIANCE
-  expected -= 1.5 * np.log(2 * np.pi * _VARIANCE)
-  np.testing.assert_allclose(actual, expected, rtol=1e-10)
-
-
 def test_perturbations_estimate_the_gradient_without_bias():
   precision = np.array([[2.0, 0.6], [0.6, 1.0]])
 

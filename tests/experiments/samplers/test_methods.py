@@ -2,19 +2,13 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
-import tfp_adaptive as tfpa
 from experiments.papers import cell
 from experiments.papers import config as configs
 from experiments.papers import shrinkage
-from experiments.samplers import latent
 from experiments.samplers.base import BuildOptions
 from experiments.samplers.base import find_field
-from experiments.targets import gp_regression
 from experiments.targets.base import BuildContext
-from experiments.targets.base import LatentGaussian
-from tfp_adaptive.core import proposal
 
 _VOLATILITY = {'name': 'stochastic_volatility', 'num_days': 10}
 _BANANA = {'name': 'banana', 'event_size': 3, 'bend': 0.03}
@@ -66,13 +60,6 @@ def test_constants_of_the_paper_are_for_its_settings_and_its_criterion():
       _entropy(**given)
   with pytest.raises(ValueError, match='penalty_threshold or the criterion'):
     _entropy(settings='paper', criterion='l2hmc', penalty_threshold=0.95)
-
-
-def test_a_given_metric_is_the_inverse_mass_matrix():
-  factor = np.array([[2.0, 0.0], [1.0, 0.5]])
-  part = proposal.constant(tfpa.preconditioners.cholesky(), factor)
-  params = part.init(2, tf.float64, 7.0)
-  np.testing.assert_array_equal(part.operator(params).to_dense(), factor)
 
 
 def test_exact_draws_are_known_before_the_first_step():
@@ -137,20 +124,13 @@ def built(methods, target, **values):
 # Methods of latent Gaussian models: built, refused, counted, measured.
 
 
-_TARGET = {'name': 'gp_regression', 'num_points': 12}
-
-
-def _built(*methods, target=_TARGET, **values):
-  return built(list(methods), target, dtype='float64', **values)
-
-
 @pytest.fixture(scope='module')
 def ran():
   """Results of a small regression whose posterior is known."""
-  config, target, methods = _built(
-    {'name': 'marginal_gradient'},
-    {'name': 'elliptical_slice'},
-    target={**_TARGET, 'noise_variance': 0.1},
+  config, target, methods = built(
+    [{'name': 'marginal_gradient'}, {'name': 'elliptical_slice'}],
+    {'name': 'gp_regression', 'num_points': 12, 'noise_variance': 0.1},
+    dtype='float64',
     num_adaptation_steps=500,
     num_results=2000,
     num_chains=4,
@@ -207,30 +187,3 @@ def test_proposal_variances_are_those_of_the_priors_smoother():
   ratio = shrinkage.marginal_variance(wide, 0.1)
   ratio /= shrinkage.posterior_variance(wide, 0.1)
   assert 1.0 < ratio.min() and 1.12 < ratio.max() < 1.13
-
-
-@pytest.mark.nightly
-def test_elliptical_slice_moves_a_field_with_a_mean():
-  mean = np.array([3.0, -2.0, 1.0])
-  covariance = np.array([[1.0, 0.5, 0.1], [0.5, 1.0, 0.5], [0.1, 0.5, 1.0]])
-  prior = tfpa.gaussian_priors.spectral(covariance, mean=mean)
-  model = LatentGaussian(
-    lambda x: -2.0 * tf.reduce_sum(tf.square(x - 1.0), axis=-1), prior
-  )
-  result = latent.elliptical_slice_method(model).sample_fn(
-    init_state=np.zeros([20, 3]),
-    trace_fn=None,
-    num_results=500,
-    num_burnin_steps=50,
-    seed=(0, 1),
-    progress=False,
-  )
-  expected, posterior = gp_regression.posterior_moments(
-    covariance, 1.0 - mean, 0.25
-  )
-  draws = result.states.reshape(-1, 3)
-  # 10000 draws, an ESS of at least 1000.
-  error = 5 * np.sqrt(np.diag(posterior) / 1000)
-  assert np.all(np.abs(draws.mean(0) - mean - expected) < error)
-  assert np.all(np.abs(draws.mean(0) - expected) > error)
-  assert result.trace['extra']['num_target_calls'] > 1

@@ -1,7 +1,5 @@
 """Samplers of other libraries: moments, starts and every gradient counted."""
 
-import importlib
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,10 +12,7 @@ from experiments.samplers.base import BuildOptions
 from experiments.targets import jax_density
 from experiments.targets.gaussians import gaussian_target
 
-_NEEDS_JAX = pytest.mark.skipif(
-  importlib.util.find_spec('jax') is None,
-  reason="JAX is not installed: write pip install '.[peers]'",
-)
+_INSTALL = "write pip install '.[peers]'"
 _VARIANCES = np.array([1.0, 4.0, 0.25])
 _JAX_PEERS = {
   'blackjax_chees': {},
@@ -124,7 +119,6 @@ def _count_in_jax(target):
   return target._replace(jax_log_prob_fn=factory), counted
 
 
-@_NEEDS_JAX
 @pytest.mark.parametrize('name', sorted(_JAX_PEERS))
 def test_peer_samples_a_gaussian_and_counts_its_gradients(name):
   """Moments within five errors; counts against those that were taken.
@@ -132,10 +126,8 @@ def test_peer_samples_a_gaussian_and_counts_its_gradients(name):
   A callback in a program over chains is called once for all of them, so NUTS of
   BlackJAX is counted for one chain.
   """
-  jax = pytest.importorskip('jax')
-  pytest.importorskip(
-    name.partition('_')[0], reason="write pip install '.[peers]'"
-  )
+  jax = pytest.importorskip('jax', reason=_INSTALL)
+  pytest.importorskip(name.partition('_')[0], reason=_INSTALL)
   num_chains = 1 if name == 'blackjax_nuts' else 8
   num_adapting, num_results = 300, 1000
   target, counted = _count_in_jax(_target())

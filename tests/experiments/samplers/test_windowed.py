@@ -35,13 +35,6 @@ class _Program:
     }
 
 
-def _sample(time_adaptation):
-  form = Form(None, lambda x: 2.0 * x, lambda x: 0.5 * x)
-  sample_fn = windowed.sampler(_Program(), form, time_adaptation)
-  start = np.ones([3, 2], np.float32)
-  return start, sample_fn(init_state=start, num_results=24, seed=(1, 2))
-
-
 def test_a_wide_density_is_sampled_to_its_last_bit():
   target = gaussians.AnisotropicGaussian(
     name='anisotropic_gaussian', event_size=100, exponent=6.0
@@ -57,7 +50,10 @@ def test_a_wide_density_is_sampled_to_its_last_bit():
 
 
 def test_draws_of_a_form_are_mapped_back():
-  start, result = _sample(time_adaptation=False)
+  form = Form(None, lambda x: 2.0 * x, lambda x: 0.5 * x)
+  sample_fn = windowed.sampler(_Program(), form, time_adaptation=False)
+  start = np.ones([3, 2], np.float32)
+  result = sample_fn(init_state=start, num_results=24, seed=(1, 2))
   np.testing.assert_array_equal(result.states, np.stack([start] * 24))
   assert result.seconds['adaptation'] == 0.0
   assert result.seconds['sampling'] >= _ADAPTATION_SECONDS

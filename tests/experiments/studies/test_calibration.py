@@ -227,10 +227,6 @@ def _joint(num, rng):
   return theta, theta + rng.normal(size=num)
 
 
-def _log_likelihood(theta, y):
-  return -0.5 * (y - theta) ** 2
-
-
 def _independent_ranks(num, num_ranks, seed, shift=0.0, factor=1.0):
   """Ranks among draws of the posterior, moved and widened."""
   rng = np.random.default_rng(seed)
@@ -246,32 +242,6 @@ def _autoregression(x, mean, rng, persistence, factor):
     (1.0 - persistence**2) ** 0.5 * factor * _SCALE * rng.normal(size=len(x))
   )
   return mean + persistence * (x - mean) + noise
-
-
-def _window_ranks(num, num_ranks, seed, place, persistence=0.9, factor=1.0):
-  rng = np.random.default_rng(seed)
-  theta, y = _joint(num, rng)
-  if place is None:
-    place = rng.integers(num_ranks, size=num)
-  edges = np.arange(num_ranks - 1)[:, np.newaxis]
-
-  def walk():
-    states = [theta]
-    for _ in edges:
-      states.append(
-        _autoregression(states[-1], 0.5 * y, rng, persistence, factor)
-      )
-    return np.array(states[1:])
-
-  # The state k steps behind, or in front: stationary, so by distance.
-  ahead, behind = walk(), walk()
-  columns = np.arange(num)
-  window = np.where(
-    edges >= place,
-    ahead[np.clip(edges - place, 0, None), columns],
-    behind[np.clip(place - 1 - edges, 0, None), columns],
-  )
-  return rank_test.ranks(theta, window, rng)
 
 
 def test_p_value_is_exact_over_all_outcomes_of_a_small_case():
@@ -300,26 +270,6 @@ def test_right_ranks_raise_false_alarms_at_the_stated_rate():
 def test_biased_draws_fail_the_ranks(bias):
   assert rank_test.p_value(_independent_ranks(1000, 16, 1), 16) > 1e-3
   assert rank_test.p_value(_independent_ranks(1000, 16, 1, **bias), 16) < 1e-6
-
-
-def test_windows_are_uniform_for_slow_chains_only_at_a_random_place():
-  assert rank_test.p_value(_window_ranks(1000, 8, 2, None), 8) > 1e-3
-  first = _window_ranks(1000, 8, 2, np.zeros(1000, int))
-  assert rank_test.p_value(first, 8) < 1e-6
-  wrong = _window_ranks(1000, 16, 2, None, 0.5, factor=1.6)
-  assert rank_test.p_value(wrong, 16) < 1e-6
-
-
-def test_draws_of_the_prior_pass_but_for_functions_of_the_data():
-  rng = np.random.default_rng(3)
-  theta, y = _joint(1000, rng)
-  draws = rng.normal(size=(15, 1000))
-  found = rank_test.ranks(theta, draws, rng)
-  assert rank_test.p_value(found, 16) > 1e-3
-  found = rank_test.ranks(
-    _log_likelihood(theta, y), _log_likelihood(draws, y), rng
-  )
-  assert rank_test.p_value(found, 16) < 1e-6
 
 
 def test_ties_are_broken_by_chance():

@@ -97,19 +97,13 @@ def test_a_reference_is_computed_from_published_draws(tmp_path):
     assert found[name].square_error == pytest.approx(error, rel=0.3)
 
 
-def _work(tmp_path, python=None, **settings):
-  return Work(
-    study.STUDY.settings(**settings), tmp_path, data_dir=tmp_path, python=python
-  )
-
-
 @pytest.mark.nightly
 @test_posteriordb_densities.needs_data
 def test_a_run_of_this_library_agrees_with_the_reference(tmp_path):
   name = 'eight_schools-eight_schools_noncentered'
-  work = _work(tmp_path, dtype='float64')._replace(
-    data_dir=test_posteriordb_densities.FOLDER.parent
-  )
+  data_dir = test_posteriordb_densities.FOLDER.parent
+  settings = study.STUDY.settings(dtype='float64')
+  work = Work(settings, tmp_path, data_dir=data_dir)
   record = study.STUDY.run((name, on_models.OURS), 1, work)
   assert record['converged'] and record['is_enough']
   for field in ('worst_z_of_means', 'worst_z_of_squares'):

@@ -1,7 +1,7 @@
 """Every structure of prior next to its covariance as a dense matrix.
 
-A new structure joins all tests of `test_contract.py` and `test_posterior.py` by
-one entry of `STRUCTURES`.
+A new structure joins all tests of `test_contract.py` by one entry of
+`STRUCTURES`.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,6 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from tfp_adaptive import gaussian_priors
-from tfp_adaptive import interfaces
 
 
 class Structure(NamedTuple):
@@ -23,60 +22,6 @@ class Structure(NamedTuple):
   covariance: np.ndarray  # C of the flattened state, [chains..., d, d].
   mean: np.ndarray  # [d] or [chains..., d].
   is_singular: bool = False
-
-
-def without_structure(covariance, mean, dtype=tf.float64):
-  """Returns a prior of which samplers know nothing but the interface.
-
-  Its coordinates are x - mean, as those of a banded precision would be.
-  """
-  values, vectors = np.linalg.eigh(covariance)
-  params = dict(
-    mean=tf.constant(mean, dtype),
-    values=tf.constant(values, dtype),
-    vectors=tf.constant(vectors, dtype),
-  )
-
-  def function(p, values):
-    matrix = tf.matmul(p['vectors'] * values, p['vectors'], transpose_b=True)
-    return lambda v: tf.linalg.matvec(matrix, v)
-
-  def log_normal(p, values):
-    root = function(p, values**-0.5)
-    log_det = tf.reduce_sum(tf.math.log(2.0 * np.pi * values))
-    return lambda v: -0.5 * (tf.reduce_sum(root(v) ** 2, axis=-1) + log_det)
-
-  def covariance_of(p):
-    return interfaces.Covariance(
-      multiply=function(p, p['values']),
-      draw=function(p, tf.sqrt(p['values'])),
-      solve=function(p, 1.0 / p['values']),
-      log_prob=log_normal(p, p['values']),
-    )
-
-  def smoother_of(p, t):
-    gain = p['values'] / (p['values'] + t)
-    times_gain = function(p, gain)
-    spread = function(p, tf.sqrt(t * gain))
-    wide = function(p, tf.sqrt(t * gain * (1.0 + gain)))
-    return interfaces.Smoother(
-      gain=times_gain,
-      draw=lambda v, e: times_gain(v) + spread(e),
-      draw_marginal=lambda v, e: times_gain(v) + wide(e),
-      solve_marginal=function(p, 1.0 / (1.0 + gain)),
-      log_marginal=log_normal(p, p['values'] + t),
-    )
-
-  return interfaces.GaussianPrior(
-    name='without structure',
-    event_shape=(len(values),),
-    params=params,
-    to_coordinates=lambda p, x: x - p['mean'],
-    from_coordinates=lambda p, s: s + p['mean'],
-    pull=lambda p, g: g,
-    covariance=covariance_of,
-    smoother=smoother_of,
-  )
 
 
 def all_functions(prior, rows, noise, variance):
@@ -250,9 +195,6 @@ _PLANE_MEAN = np.pad(_GRID_MEAN, [[0, 1], [0, 1]]).reshape(-1)
 _LINE = _wrapped((6,), 1.5, 1.3)
 
 STRUCTURES = dict(
-  without_structure=Structure(
-    lambda dtype: without_structure(_DENSE, _MEAN, dtype), _DENSE, _MEAN
-  ),
   spectral=Structure(_spectral, _DENSE, _MEAN),
   spectral_singular=Structure(
     lambda dtype: _spectral(dtype, _LOW_RANK), _LOW_RANK, _MEAN, True
@@ -311,7 +253,7 @@ STRUCTURES = dict(
     lambda dtype: gaussian_priors.block(
       [
         _stationary_plane(dtype),
-        without_structure(_DENSE, _MEAN, dtype),
+        _cholesky(dtype),
         _kronecker(dtype, _DEPTH, _DEPTH),
       ]
     ),

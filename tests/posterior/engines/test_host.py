@@ -135,46 +135,56 @@ def test_a_law_without_the_volume_of_the_map_is_noticed(learned):
   assert min(_p_values(rows)) < 1e-6
 
 
-def _after_kept_momenta(change=lambda point, taken: point):
-  """Returns the least p-value of x, v and u after steps from exact draws.
+# The density of x is proportional to exp(-x^4 / 4).
+_QUARTIC = stats.gennorm(4.0, scale=4.0**0.25)
+_STEPS_OF_QUARTIC = python_program.PythonProgram(
+  lambda x: (-0.25 * x[:, 0] ** 4, -(x**3))
+)
+_IDENTITY = conditional.Params(natural.of_scale(1, []), np.eye(1))
 
-  x is tested for small u, too, because x and u are independent.
 
-  The density of x is proportional to exp(-x^4 / 4). `change` is a function of
-  the `Point` and the `Taken` of each step, and returns another `Point`.
-  """
-  law = stats.gennorm(4.0, scale=4.0**0.25)
-  program = python_program.PythonProgram(
-    lambda x: (-0.25 * x[:, 0] ** 4, -(x**3))
-  )
-  params = conditional.Params(natural.of_scale(1, []), np.eye(1))
-  rng = np.random.default_rng(3)
-  rows = law.rvs(size=(100_000, 1), random_state=rng)
+def _at_quartic_draws(rng):
+  """Returns the `Point` of 100 000 exact draws."""
+  rows = _QUARTIC.rvs(size=(100_000, 1), random_state=rng)
   point = program_lib.at_starts(rows, -0.25 * rows[:, 0] ** 4, -(rows**3))
-  zero = np.zeros(len(rows))
-  point = point._replace(log_det=zero, forces=point.gradients)
-  rates = []
-  for length in rng.integers(1, 3, size=30):
-    noise = program_lib.Noise(
-      np.array([length]),
-      np.array([0.9**length]),
-      rng.normal(size=(1, *rows.shape)),
-      rng.uniform(size=(1, len(rows))),
-      np.full([1, len(rows)], retries.NEVER),
-    )
-    point, taken = program.run(params, point, 1.3, noise)
-    point = change(point, taken)
-    rates.append(np.mean(taken.is_accepted))
-  assert 0.3 < np.mean(rates) < 0.9
+  return point._replace(log_det=np.zeros(len(rows)), forces=point.gradients)
+
+
+def _least_p_value(point):
+  """Returns that of x, v and u, and of x where the independent u is small."""
   return min(
     stats.kstest(found, cdf).pvalue
     for found, cdf in [
-      (point.rows[:, 0], law.cdf),
-      (point.rows[np.abs(point.uniforms) < 0.5, 0], law.cdf),
+      (point.rows[:, 0], _QUARTIC.cdf),
+      (point.rows[np.abs(point.uniforms) < 0.5, 0], _QUARTIC.cdf),
       (point.velocities[:, 0], 'norm'),
       (0.5 * (1.0 + point.uniforms), 'uniform'),
     ]
   )
+
+
+def _after_kept_momenta(change=lambda point, taken: point):
+  """Returns the least p-value after steps from exact draws.
+
+  `change` is a function of the `Point` and the `Taken` of each step, and
+  returns another `Point`.
+  """
+  rng, rates = np.random.default_rng(3), []
+  point = _at_quartic_draws(rng)
+  shape = 1, len(point.rows)
+  for length in rng.integers(1, 3, size=30):
+    noise = program_lib.Noise(
+      np.array([length]),
+      np.array([0.9**length]),
+      rng.normal(size=(*shape, 1)),
+      rng.uniform(size=shape),
+      np.full(shape, retries.NEVER),
+    )
+    point, taken = _STEPS_OF_QUARTIC.run(_IDENTITY, point, 1.3, noise)
+    point = change(point, taken)
+    rates.append(np.mean(taken.is_accepted))
+  assert 0.3 < np.mean(rates) < 0.9
+  return _least_p_value(point)
 
 
 def test_kept_momenta_leave_the_law_as_it_is():
@@ -534,18 +544,8 @@ def test_ranks_tell_a_broken_engine(ranks, change):
 
 
 # Small models: unbounded, positive and ordered unknowns, matrices and maps.
-_MODELS = (
-  'arma',
-  'eight_schools',
-  'eight_schools_non_centered',
-  'garch',
-  'hurdle',
-  'mixture',
-  'negative_binomial',
-  'ordinal',
-  'robust_regression',
-  'survival',
-)
+_MODELS = """arma eight_schools eight_schools_non_centered garch hurdle mixture
+negative_binomial ordinal robust_regression survival""".split()
 _FAR = 4.5  # Standard errors.
 
 

@@ -7,16 +7,10 @@ import pytest
 from scipy import stats
 
 from tests.posterior.engines import test_host as host_tests
-from tfp_adaptive.fits import conditional
-from tfp_adaptive.fits import natural
 from tfp_adaptive.posterior.engines import program as program_lib
-from tfp_adaptive.posterior.engines import python_program
 from tfp_adaptive.posterior.engines import recorded
 from tfp_adaptive.posterior.engines import retries
 from tfp_adaptive.posterior.judge import verdict
-
-_LAW = stats.gennorm(4.0, scale=4.0**0.25)
-_IDENTITY = conditional.Params(natural.of_scale(1, []), np.eye(1))
 
 
 @pytest.fixture(autouse=True)
@@ -24,47 +18,30 @@ def _many_chains_try_as_often_as_few(monkeypatch):
   monkeypatch.setattr(retries, '_FEW_CHAINS', np.inf)
 
 
-def _noise(rng, count, shape, share=0.7):
-  return program_lib.Noise(
-    rng.integers(1, 4, size=count),
-    np.full([count], share),
-    rng.normal(size=(count, *shape)),
-    rng.uniform(size=(count, shape[0])),
-    rng.uniform(size=(count, shape[0])),
-  )
-
-
-def _after_steps(step_size=1.4):
+def _after_steps():
   """Returns (least p-value, shares of steps), after steps from exact draws.
 
-  The density of x is proportional to exp(-x^4 / 4). Steps are so long that many
-  trajectories from the tails diverge. p-values are those of x, v and u, and of
-  x where u is small. The shares are those of steps that were tried again, and
-  of these the accepted ones.
+  Steps are so long that many trajectories from the tails diverge. The shares
+  are those of steps that were tried again, and of these the accepted ones.
   """
-  program = python_program.PythonProgram(
-    lambda x: (-0.25 * x[:, 0] ** 4, -(x**3))
-  )
   rng = np.random.default_rng(4)
-  rows = _LAW.rvs(size=(100_000, 1), random_state=rng)
-  point = program_lib.at_starts(rows, -0.25 * rows[:, 0] ** 4, -(rows**3))
-  point = point._replace(log_det=np.zeros(len(rows)), forces=point.gradients)
-  tried, accepted = [], []
+  point, tried, accepted = host_tests._at_quartic_draws(rng), [], []
+  shape = 1, len(point.rows)
   for _ in range(30):
-    noise = _noise(rng, 1, rows.shape)
-    point, taken = program.run(_IDENTITY, point, step_size, noise)
+    noise = program_lib.Noise(
+      rng.integers(1, 4, size=1),
+      np.array([0.7]),
+      rng.normal(size=(*shape, 1)),
+      rng.uniform(size=shape),
+      rng.uniform(size=shape),
+    )
+    point, taken = host_tests._STEPS_OF_QUARTIC.run(
+      host_tests._IDENTITY, point, 1.4, noise
+    )
     again = taken.first_ratio[0] != taken.log_accept_ratio[0]
     tried.append(np.mean(again))
     accepted.append(np.mean(taken.is_accepted[0][again]))
-  p_value = min(
-    stats.kstest(found, cdf).pvalue
-    for found, cdf in [
-      (point.rows[:, 0], _LAW.cdf),
-      (point.rows[np.abs(point.uniforms) < 0.5, 0], _LAW.cdf),
-      (point.velocities[:, 0], 'norm'),
-      (0.5 * (1.0 + point.uniforms), 'uniform'),
-    ]
-  )
+  p_value = host_tests._least_p_value(point)
   return p_value, np.mean(tried), np.mean(accepted)
 
 

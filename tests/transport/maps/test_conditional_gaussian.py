@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import tfp_adaptive as tfpa
-from tests.contracts import targets
 from tests.transport.maps import hierarchies
 from tfp_adaptive.fits import natural as fits_natural
 from tfp_adaptive.transport.maps import natural
@@ -116,52 +115,6 @@ def test_given_the_drivers_the_rest_is_normal(is_path):
   np.testing.assert_allclose(
     np.cov(draws.T), covariance, atol=0.02 * covariance.max()
   )
-
-
-def _after_one_step(is_path):
-  """Returns a banana, and exact draws before and after a step.
-
-  The step is behind a map that was not learned from the banana.
-  """
-  target = targets.Banana(hierarchies.SIZE)
-  params = _random_params([2, 0], is_path, seed=9)
-  params = params._replace(mean=tf.zeros([hierarchies.SIZE], tf.float64))
-  transport = _transport(is_path, init_scale=1.0)
-  wrong = transport._replace(init=lambda *_: params)
-  before = tf.constant(target.draw(20_000, seed=1))
-  kernel = tfpa.MetropolisHastings(
-    tfpa.proposals.UncalibratedTransportedHamiltonian(
-      target.log_prob, wrong, (1, 3), 0.4
-    )
-  )
-  after, results = targets.stepper(kernel, 'xla')(
-    before, kernel.bootstrap_results(before), tf.constant([3, 4])
-  )
-  assert 0.05 < np.mean(results.is_accepted) < 0.97
-  return target, before.numpy(), after.numpy()
-
-
-@pytest.mark.parametrize(
-  'is_path', [False, pytest.param(True, marks=pytest.mark.full)]
-)
-def test_a_map_that_is_wrong_still_leaves_the_target_as_it_is(is_path):
-  assert targets.smallest_p_value(*_after_one_step(is_path)) > 1e-3
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('is_path', [False, True])
-def test_a_determinant_without_one_driver_is_detected(monkeypatch, is_path):
-  whole = natural.forward
-
-  def without_last(found, rows):
-    mapped, _ = whole(found, rows)
-    kept = tf.constant([1.0, 0.0], tf.float64)
-    return mapped, whole(
-      found._replace(exponents=kept * found.exponents), rows
-    )[1]
-
-  monkeypatch.setattr(natural, 'forward', without_last)
-  assert targets.smallest_p_value(*_after_one_step(is_path)) < 1e-6
 
 
 def test_exponents_that_are_given_are_taken_as_they_are():

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfp_adaptive import interfaces
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import control_flow
 from tfp_adaptive.core import random
 from tfp_adaptive.core import shown
@@ -60,14 +61,7 @@ def in_turn(first, then, num_first_fits=2):
       'example `in_turn(kernel_exponential_family_lite(1000), '
       'kernel_exponential_family_finite(1000))`.'
     )
-  if (
-    isinstance(num_first_fits, bool)
-    or not isinstance(num_first_fits, int)
-    or num_first_fits < 1
-  ):
-    raise ValueError(
-      f'`num_first_fits` must be a positive int, but got {num_first_fits!r}.'
-    )
+  arguments.check_count(num_first_fits, 'num_first_fits', 1)
 
   def init(event_size, dtype, seed):
     seeds = random.split(random.sanitize(seed), 2)

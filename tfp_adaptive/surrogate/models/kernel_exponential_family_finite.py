@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 from tfp_adaptive.core import shown
 from tfp_adaptive.core import trigonometry
@@ -76,14 +77,9 @@ def kernel_exponential_family_finite(
       surrogate=tfpa.surrogates.kernel_exponential_family_finite(500),
     )
   """
-  for name, value in dict(
-    num_points=num_points, num_features=num_features, shape=shape
-  ).items():
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-      raise ValueError(
-        f'`{name}` must be a positive int, but got {value!r}. Write for '
-        'example `num_points=1000, num_features=500`.'
-      )
+  arguments.check_count(num_points, 'num_points', 1000)
+  arguments.check_count(num_features, 'num_features', 500)
+  arguments.check_count(shape, 'shape', 1)
   if kernel not in ('gaussian', 'rational_quadratic'):
     raise ValueError(
       "`kernel` must be 'gaussian' or 'rational_quadratic', but got "

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import history
 from tfp_adaptive.core import shown
 from tfp_adaptive.core.tfp_private import prefer_static as ps
@@ -69,18 +70,15 @@ def kernel_exponential_family_lite(num_points=500, num_centers=None):
       surrogate=tfpa.surrogates.kernel_exponential_family_lite(500),
     )
   """
-  if not _is_count(num_points):
-    raise ValueError(
-      f'`num_points` must be a positive int, but got {num_points!r}. Write for '
-      'example `num_points=500`.'
-    )
+  arguments.check_count(num_points, 'num_points', 500)
   if num_centers is None:
     num_centers = num_points
-  if not _is_count(num_centers) or num_centers > num_points:
+  arguments.check_count(num_centers, 'num_centers', num_points)
+  if num_centers > num_points:
     raise ValueError(
-      '`num_centers` must be a positive int, at most '
-      f'`num_points={num_points}`, but got {num_centers!r}. Write for example '
-      '`num_points=2000, num_centers=500`, or leave it out.'
+      f'`num_centers` must be at most `num_points={num_points}`, but got '
+      f'{num_centers!r}. Write for example `num_points=2000, num_centers=500`, '
+      'or leave it out.'
     )
   return kernel_surrogate.build(
     'kernel_exponential_family_lite',
@@ -90,11 +88,6 @@ def kernel_exponential_family_lite(num_points=500, num_centers=None):
       bandwidth=4.0, regularization=_REGULARIZATION
     ),
   )
-
-
-def _is_count(value):
-  is_int = isinstance(value, int) and not isinstance(value, bool)
-  return is_int and value > 0
 
 
 def _basis(num_centers):

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from tfp_adaptive.core import arguments
 from tfp_adaptive.core import random
 from tfp_adaptive.core import shown
 from tfp_adaptive.core import state_parts
@@ -202,10 +203,7 @@ def _network(params, rows):
 
 
 def _check(num_pairs, hidden_sizes):
-  if not isinstance(num_pairs, int) or num_pairs < 1:
-    raise ValueError(
-      f'`num_pairs` must be a positive int, but got {num_pairs!r}.'
-    )
+  arguments.check_count(num_pairs, 'num_pairs', 1)
   if not all(isinstance(size, int) and size > 0 for size in hidden_sizes):
     raise ValueError(
       '`hidden_sizes` must be positive ints, one per hidden layer, but got '

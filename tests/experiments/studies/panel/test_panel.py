@@ -186,11 +186,6 @@ def test_every_method_spends_the_same():
 PANEL = configs.DEFAULT
 
 
-@pytest.fixture(scope='module')
-def panel():
-  return configs.load_panel(PANEL)
-
-
 @pytest.mark.parametrize(
   ('override', 'words'),
   [

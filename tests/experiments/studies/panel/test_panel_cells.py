@@ -27,11 +27,7 @@ VALUES = {
   'gates': 'gates.yaml',
   'references': 'reference',
   'targets': [{'name': 'Banana'}],
-  'methods': [
-    {'name': 'mala'},
-    {'name': 'marginal_gradient'},
-    {'name': 'gadmala_fast'},
-  ],
+  'methods': [{'name': 'mala'}, {'name': 'marginal_gradient'}],
   'num_seeds': 2,
   'num_chains': 4,
   'gradients_per_chain': 2000,
@@ -44,39 +40,26 @@ class _Exact:
   """A sampler of the banana: independent draws, `shift` added to one."""
 
   def __init__(self):
-    self.num_builds = 0
     self.num_runs = 0
     self.shift = 0.0
-    self.error = None
-    # Units of a step: in each run, or a function of the number of results.
+    # Function of the number of results: units of a step, or of both phases.
     self.leapfrogs = None
-    self.num_good_runs = 1000
 
-  def build(self, parameters, target, options):
-    del parameters, target, options
-    self.num_builds += 1
+  def build(self):
     cost = Cost(1, 1) if self.leapfrogs is None else None
     return Method(None, cost, cost, sample_fn=self._sample)
 
   def _sample(self, init_state, num_results, seed, **unused):
     self.num_runs += 1
-    if self.error is not None:
-      raise self.error
     rng = np.random.default_rng(seed)
     draws = rng.normal(size=(num_results, *init_state.shape)) * [10, 1]
     draws[..., 1] += 0.03 * (draws[..., 0] ** 2 - 100)
-    draws[..., 0] += (
-      self.shift if self.num_runs <= self.num_good_runs else np.nan
-    )
+    draws[..., 0] += self.shift
     traces = [{}, {}]
     if self.leapfrogs is not None:
-      if callable(self.leapfrogs):
-        counted = self.leapfrogs(num_results)
-      else:
-        counted = np.broadcast_to(self.leapfrogs, [10])[self.num_runs - 1]
       traces = [
         {'extra': {'leapfrogs_taken': np.full([9, 4], units)}}
-        for units in np.broadcast_to(counted, [2])
+        for units in np.broadcast_to(self.leapfrogs(num_results), [2])
       ]
     return Result(
       draws.astype(np.float32),
@@ -89,9 +72,7 @@ class _Exact:
 @pytest.fixture
 def exact(monkeypatch):
   sampler = _Exact()
-  monkeypatch.setattr(
-    tfp_kernels.Mala, 'build', lambda self, *args: sampler.build(self, *args)
-  )
+  monkeypatch.setattr(tfp_kernels.Mala, 'build', lambda *_: sampler.build())
   return sampler
 
 
@@ -102,13 +83,13 @@ def start(tmp_path):
   path = tmp_path / 'panel.yaml'
   path.write_text(yaml.safe_dump(VALUES))
 
-  def start(*overrides, method='MALA'):
-    study = cells.load(path, overrides)
+  def start(method='MALA'):
+    study = cells.load(path)
     settings = study.settings()
     case = study.cases(settings)[f'Banana | {method}']
 
-    def run(seed, checkpoints=tmp_path / 'checkpoints'):
-      record = study.run(case, seed, Work(settings, checkpoints))
+    def run(seed):
+      record = study.run(case, seed, Work(settings, tmp_path / 'checkpoints'))
       # As a record is kept.
       text = json.dumps(store.plain(record), allow_nan=False)
       return {**json.loads(text), 'status': 'finished', 'seed': seed}
@@ -164,7 +145,7 @@ def test_chains_that_disagree_miss_the_gate(exact, start):
 
 
 def test_a_cost_found_by_a_pilot_sets_the_number_of_steps(exact, start):
-  exact.leapfrogs = 5.0
+  exact.leapfrogs = lambda count: 5.0
   run = start()
   first, second = run(0), run(1)
   assert first['pilot'] == [5.0, 5.0]
