@@ -228,7 +228,7 @@ _history = functools.partial(learning.kernel, 0)
 _lite = functools.partial(tfpa.surrogates.kernel_exponential_family_lite, 10)
 _finite = tfpa.surrogates.kernel_exponential_family_finite
 _SURROGATES = [
-  (_surrogate_proposal, dict(num_leapfrog_steps=(3, 2)), r'=\(1, 1'),
+  (_surrogate_proposal, dict(num_leapfrog_steps=(3, 2)), r'=\(1, 5\)'),
   (_surrogate_proposal, dict(trajectory_length=0.0), '=4.0'),
   (_surrogate_proposal, dict(step_size_jitter=(0.0, 1.0)), r'=\(0.5, 1.0'),
   (_surrogate_proposal, dict(walk_share=1.1), '=0.2'),
