@@ -105,8 +105,9 @@ def test_where_proposals_diverge_steps_are_smaller(monkeypatch):
     del others
     return structure.Choice(*structure.default_matrix(states.shape[1]))
 
-  # With the map no proposal diverges.
+  # With the map or an exchange no proposal diverges.
   monkeypatch.setattr(structure, 'choose', dense)
+  monkeypatch.setattr(modes, 'may_be_helped', lambda draws: False)
   accepted, diverging, engine = [], [], HostEngine
   for accept_prob in (engine.careful_accept_prob, structure.ACCEPT_PROB):
     monkeypatch.setattr(engine, 'careful_accept_prob', accept_prob)
