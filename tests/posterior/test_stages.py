@@ -697,9 +697,6 @@ def test_a_callback_that_cannot_be_called_is_refused():
 # What the file of a cut off call says of the call that goes on.
 
 
-_RUN = dict(seed=[0, 3])
-
-
 @pytest.mark.parametrize(
   'budget, is_richer', [(9e4, False), (1e5, False), (1.1e5, True)]
 )
@@ -707,18 +704,19 @@ _RUN = dict(seed=[0, 3])
 def test_what_a_budget_left_out_is_tried_again_with_a_larger_one_only(
   tmp_path, monkeypatch, budget, is_richer, lacking
 ):
-  header = dict(
-    kind='posterior', coordinates=['x'], dtype='float64', run=_RUN,
-    place=Place(1, 'done', True, lacking), report=[], max_gradients=1e5,
-  )  # fmt: skip
-  (tmp_path / 'posterior.npz').write_bytes(archive.seal(header, {}))
   problem = types.SimpleNamespace(
     coordinates=['x'], dtype=tf.float64, draw_starts=lambda *_: [0.0]
   )
   settings = types.SimpleNamespace(
     checkpoint_dir=tmp_path, num_chains=1, reports=progress.SILENT,
-    max_gradients=budget, identity=lambda: _RUN,
+    max_gradients=budget, identity=lambda: dict(seed=[0, 3]),
   )  # fmt: skip
+  file = run_file.RunFile(problem, settings)
+  header = dict(
+    kind='posterior', coordinates=['x'], dtype='float64', run=file._identity(),
+    place=Place(1, 'done', True, lacking), report=[], max_gradients=1e5,
+  )  # fmt: skip
+  (tmp_path / 'posterior.npz').write_bytes(archive.seal(header, {}))
   monkeypatch.setattr(run_file.saved, 'restore', lambda *_: None)
-  kept = run_file.RunFile(problem, settings).read()
+  kept = file.read()
   assert kept.is_richer == is_richer and kept.place.lacking == lacking

@@ -165,9 +165,7 @@ class RunFile:
       )
     other, own = header['run'], self._identity()
     changed = [
-      f'`{k}` ({other[k]}, now {own[k]})'
-      for k in own
-      if other.get(k, own[k]) != own[k]
+      f'`{k}` ({other[k]}, now {own[k]})' for k in own if other[k] != own[k]
     ]
     if changed:
       raise ValueError(
